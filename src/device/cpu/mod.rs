@@ -1,0 +1,1 @@
+//! The CPU form of the operations.

@@ -1,0 +1,111 @@
+//! One thread per device owns the hosted models and all pages, and is spoken to by messages.
+//! The handle is `Session`: append, generate, score, mark, rewind, fork. Uses `model`, `text`.
+
+use crate::text::TokenId;
+
+/// How the next tokens are drawn. Penalties count tokens of the current reply only.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Sampling {
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// 0: no limit.
+    pub top_k: usize,
+    /// 1: no limit.
+    pub top_p: f32,
+    /// 0: no limit.
+    pub min_p: f32,
+    /// Subtracted once from every token already generated in this reply.
+    pub presence_penalty: f32,
+    /// Subtracted for each time the token was generated in this reply.
+    pub frequency_penalty: f32,
+    /// Divides positive and multiplies negative logits of tokens generated in this reply; 1: none.
+    pub repetition_penalty: f32,
+    pub bias: Vec<(TokenId, f32)>,
+    /// Beside the model's own.
+    pub stop_ids: Vec<TokenId>,
+    pub stop_strings: Vec<String>,
+    pub max_tokens: usize,
+    pub seed: u64,
+    /// Opaque to the engine; `llm` makes it from (item, role, sample, attempt).
+    pub stream: u64,
+    /// How many of the most probable tokens each position's statistics name.
+    pub top_logprobs: usize,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            repetition_penalty: 1.0,
+            bias: Vec::new(),
+            stop_ids: Vec::new(),
+            stop_strings: Vec::new(),
+            max_tokens: 512,
+            seed: 0,
+            stream: 0,
+            top_logprobs: 0,
+        }
+    }
+}
+
+/// What the raw softmax (before temperature, penalties and bias) said of a token at its position.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct TokenStats {
+    pub id: TokenId,
+    /// Natural logarithm of the token's probability.
+    pub logprob: f32,
+    /// Entropy of the distribution, in nats.
+    pub entropy: f32,
+    /// The most probable tokens with their log-probabilities, best first; as many as were asked for.
+    pub top: Vec<(TokenId, f32)>,
+}
+
+/// Why a reply ended.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    StopId,
+    StopString,
+    MaxTokens,
+    ContextFull,
+    Cancelled,
+}
+
+/// What a call, a turn or a dialogue cost (the ledger's columns; equations in ARCHITECTURE.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Cost {
+    /// Length of what each call conditioned on, summed over calls. `prompt = cached + computed`.
+    pub prompt_tokens: u64,
+    pub cached_tokens: u64,
+    /// Appended rows that went through a forward pass.
+    pub computed_tokens: u64,
+    /// Part of `computed` that had been computed before (evicted, preempted, duplicate in flight).
+    pub recomputed_tokens: u64,
+    /// Tokens that the model generated, the ones dropped by a stop string included.
+    pub generated_tokens: u64,
+    pub drafted_tokens: u64,
+    pub accepted_tokens: u64,
+    /// Ids that a template rewrite gave up.
+    pub dropped_tokens: u64,
+    /// Wall time inside the engine, in seconds.
+    pub seconds: f64,
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens += other.prompt_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.computed_tokens += other.computed_tokens;
+        self.recomputed_tokens += other.recomputed_tokens;
+        self.generated_tokens += other.generated_tokens;
+        self.drafted_tokens += other.drafted_tokens;
+        self.accepted_tokens += other.accepted_tokens;
+        self.dropped_tokens += other.dropped_tokens;
+        self.seconds += other.seconds;
+    }
+}

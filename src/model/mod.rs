@@ -1,0 +1,71 @@
+//! A decoder as data (`ModelSpec`), its weights, and the forward pass over rows. Uses `device`,
+//! `text` (ids) and `store`.
+
+use crate::device::PageId;
+use crate::text::TokenId;
+
+/// A LoRA adapter of a hosted model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AdapterId(pub u32);
+
+/// One row of a forward pass: a token at a position of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Which page table of the batch this row reads and writes.
+    pub slot: usize,
+    /// Position in the sequence, from 0. Rows of one slot come in rising positions, and every
+    /// position before the first of them is already in the slot's pages.
+    pub position: usize,
+    pub token: TokenId,
+    pub adapter: Option<AdapterId>,
+}
+
+/// Ragged rows of many sequences, for one forward pass.
+pub struct Batch<'a> {
+    pub rows: &'a [Row],
+    /// Per slot: the pages that hold positions 0..16, 16..32, … of its sequence. Pages that the
+    /// rows write to belong to this slot alone.
+    pub tables: &'a [&'a [PageId]],
+}
+
+/// Where a position's kept hidden row lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HiddenAt {
+    pub page: PageId,
+    /// Position within the page, 0..16.
+    pub offset: usize,
+}
+
+/// A hosted language model with its arena of pages on one device: all that the engine asks for.
+///
+/// The result of a row depends only on the ids before it in its sequence, bit for bit: not on the
+/// other rows of the batch, nor on how a sequence was cut into batches, nor on the threads.
+pub trait Decoder: Send {
+    fn vocab_size(&self) -> usize;
+
+    /// Most positions that a sequence may have.
+    fn context_length(&self) -> usize;
+
+    /// Pages in the arena.
+    fn page_count(&self) -> usize;
+
+    /// Runs the rows through every layer: writes their keys and values into the pages and keeps
+    /// each row's last hidden state (after the final norm, f32) beside them.
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<(), ModelError>;
+
+    /// Logits `[wanted.len(), vocab_size]` of positions whose hidden rows are kept: one product
+    /// with the head.
+    fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError>;
+
+    /// Copies keys, values and hidden rows of one page, all layers, onto another.
+    fn copy_page(&mut self, from: PageId, to: PageId);
+}
+
+/// Why a model could not be loaded or run.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    #[error("{what}")]
+    Unsupported { what: String },
+    #[error("row {row} of the batch gave a number that is not finite (model weights damaged?)")]
+    NotFinite { row: usize },
+}

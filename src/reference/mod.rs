@@ -1,0 +1,1 @@
+//! The same `ModelSpec` on candle tensors: small, slow, the oracle of tests. Uses `model`.

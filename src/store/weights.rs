@@ -1,0 +1,72 @@
+//! A tensor as it lies in a file: its type, its shape, its bytes.
+
+use std::sync::Arc;
+
+/// How the numbers of a tensor are stored. Block formats hold 32 weights of a row together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[allow(non_camel_case_types)]
+pub enum WeightType {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+}
+
+impl WeightType {
+    /// Weights in one block: 1 for the plain types, 32 for the block formats.
+    pub const fn block_len(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+        }
+    }
+
+    /// Bytes of one block.
+    pub const fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q8_0 => 34,
+        }
+    }
+}
+
+/// One tensor of a mapped file. `shape` is outermost first (`[rows, columns]` for a linear layer
+/// whose row is one output), whichever order the file format writes. Rows are contiguous.
+#[derive(Clone)]
+pub struct Tensor {
+    pub name: String,
+    pub kind: WeightType,
+    pub shape: Vec<usize>,
+    map: Arc<memmap2::Mmap>,
+    start: usize,
+    len: usize,
+}
+
+impl Tensor {
+    /// A view of `len` bytes at `start` of `map`; the caller has checked that they are inside it
+    /// and that `len` is what `kind` and `shape` ask for.
+    pub(crate) fn new(
+        name: String,
+        kind: WeightType,
+        shape: Vec<usize>,
+        map: Arc<memmap2::Mmap>,
+        start: usize,
+        len: usize,
+    ) -> Self {
+        Self { name, kind, shape, map, start, len }
+    }
+
+    /// The raw bytes, as in the file (little-endian; no alignment is promised).
+    pub fn bytes(&self) -> &[u8] {
+        &self.map[self.start..self.start + self.len]
+    }
+}

@@ -1,0 +1,36 @@
+//! Text to token ids and back: tokenizers, streaming detokenisation, chat templates.
+//! Uses `store`.
+
+/// The id of one token in a model's vocabulary.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(transparent)]
+#[repr(transparent)]
+pub struct TokenId(pub u32);
+
+impl TokenId {
+    /// The id as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Who says a message of a dialogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}

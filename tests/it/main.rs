@@ -1,0 +1,13 @@
+//! The one integration-test binary: a module for each room, through its public door.
+
+mod cli;
+mod engine;
+mod llm;
+mod model;
+mod ralu;
+mod regressions;
+mod sandbox;
+mod store;
+mod support;
+mod text;
+mod units;

@@ -1,0 +1,1 @@
+//! What several test modules need: where the fixtures and the default model are.
