@@ -39,7 +39,7 @@ pub struct Abilities {
 }
 
 /// What a dialogue is for. The random stream of its replies is hash(item, role, sample, attempt).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Opening {
     pub system: Option<String>,
     /// Method as named in tables, e.g. `ralu`.
