@@ -1,6 +1,14 @@
 //! Problems as methods see them, and answers read out of replies. Uses no other room.
 
+mod code;
+mod equality;
+mod extract;
+
 use serde::{Deserialize, Serialize};
+
+pub use code::{Code, CodeRule, defines, read_code};
+pub use equality::{Equality, compare};
+pub use extract::{Extracted, LADDER, Rule, extract, tagged, without_thoughts};
 
 /// What kind of answer a problem wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

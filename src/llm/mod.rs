@@ -4,12 +4,18 @@
 //! The interface asks nothing that a remote chat server could not answer; what one cannot do
 //! (score, fork at no cost) it says in `Abilities`.
 
+mod history;
 mod prompts;
+mod scripted;
+mod streams;
 mod trace;
 
 pub use crate::engine::{Cost, FinishReason};
 pub use crate::text::Role;
-pub use prompts::Prompts;
+use crate::text::TokenId;
+pub use prompts::{PromptError, Prompts};
+pub use scripted::{Heard, Scripted, ScriptedReply};
+pub use streams::StreamName;
 pub use trace::{Event, SilentSink, Sink, Verdict};
 
 use async_trait::async_trait;
@@ -60,6 +66,10 @@ pub struct Opening {
 pub trait Dialogue: Send {
     /// Adds a message. Nothing is computed until a reply is asked for.
     fn say(&mut self, role: Role, text: &str);
+
+    /// Adds a reply that this model gave before, with the ids that it was generated as: what a model
+    /// said is not encoded again from its text.
+    fn say_reply(&mut self, reply: &Reply);
 
     /// The model's reply to what was said, which becomes the last message.
     async fn reply(&mut self, ask: &Ask) -> Result<Reply, LlmError>;
@@ -131,8 +141,34 @@ pub struct Reply {
     pub text: String,
     /// The reply's tokens (the stop token is not among them).
     pub tokens: Vec<ReplyToken>,
+    /// The ids of `tokens`; empty where the server gives none.
+    #[serde(skip)]
+    pub ids: Vec<TokenId>,
     pub finish: FinishReason,
     pub cost: Cost,
+}
+
+impl Reply {
+    /// How sure the model was of its words, 0..=100: the mean over the tokens of 100 times their
+    /// probability, clamped and rounded to two decimals (RaLU, Eq. 4). `None` where the reply has no
+    /// tokens or one of them has no log-probability.
+    pub fn confidence(&self) -> Option<f64> {
+        let percent = |lp: f64| (10_000.0 * lp.exp().clamp(0.0, 1.0)).round() / 100.0;
+        self.mean_over_tokens(percent)
+    }
+
+    /// exp(−mean log-probability), 1 or more. `None` as for `confidence`.
+    pub fn perplexity(&self) -> Option<f64> {
+        self.mean_over_tokens(|lp| lp).map(|mean| (-mean).exp())
+    }
+
+    fn mean_over_tokens(&self, value: impl Fn(f64) -> f64) -> Option<f64> {
+        let mut sum = 0.0;
+        for token in &self.tokens {
+            sum += value(f64::from(token.logprob.filter(|lp| !lp.is_nan())?));
+        }
+        (!self.tokens.is_empty()).then(|| sum / self.tokens.len() as f64)
+    }
 }
 
 /// One token of a reply.
@@ -159,6 +195,52 @@ pub enum LlmError {
     NotAble { model: String, what: &'static str },
     #[error("the engine stopped: {what}")]
     Engine { what: String },
+    #[error("the dialogue cannot be rewound to a mark that was itself taken back")]
+    StaleMark,
     #[error("the scripted model has no reply left for turn {turn}")]
     ScriptOver { turn: usize },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(logprobs: &[Option<f32>]) -> Reply {
+        let token = |&logprob| ReplyToken { text: "x".into(), logprob, entropy: None };
+        Reply {
+            text: "x".repeat(logprobs.len()),
+            tokens: logprobs.iter().map(token).collect(),
+            ids: Vec::new(),
+            finish: FinishReason::StopId,
+            cost: Cost::default(),
+        }
+    }
+
+    /// Worked by hand: (50.00 + 100.00 + 25.00) / 3 = 58.33….
+    #[test]
+    fn confidence_is_equation_four() {
+        let logprobs = [Some(0.5f32.ln()), Some(0.0), Some(0.25f32.ln())];
+        let confidence = reply(&logprobs).confidence().unwrap();
+        assert_eq!(format!("{confidence:.2}"), "58.33");
+        // The geometric mean of the inverse probabilities 2, 1 and 4 is 2.
+        assert!((reply(&logprobs).perplexity().unwrap() - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn each_token_is_rounded_before_the_mean() {
+        // 33.333… is 33.33 and 66.666… is 66.67: the mean is 50.00 only by rounding each.
+        let thirds = [Some((1.0f32 / 3.0).ln()), Some((2.0f32 / 3.0).ln())];
+        assert_eq!(reply(&thirds).confidence(), Some(50.0));
+        let third = [Some((1.0f32 / 3.0).ln())];
+        assert_eq!(reply(&third).confidence(), Some(33.33));
+        assert_eq!(reply(&[Some(f32::NEG_INFINITY), Some(0.1)]).confidence(), Some(50.0));
+    }
+
+    #[test]
+    fn what_is_missing_gives_no_confidence() {
+        assert_eq!(reply(&[]).confidence(), None);
+        assert_eq!(reply(&[Some(0.0), None]).confidence(), None);
+        assert_eq!(reply(&[Some(f32::NAN)]).confidence(), None);
+        assert_eq!(reply(&[]).perplexity(), None);
+    }
 }

@@ -46,12 +46,13 @@ pub enum Event {
         confidence: Option<f64>,
         cost: Cost,
     },
-    /// A reply did not keep the form that was asked for; it is asked again, or given up.
+    /// A reply did not keep the form that was asked for. `retry` retries had been made before it: it
+    /// is asked for again, or given up where `retry` is the `limit`.
     FormatFailure { dialogue: String, what: String, retry: u32, limit: u32 },
     /// Messages were taken back from a live dialogue.
     Rewound { dialogue: String, messages: Vec<(Role, String)>, tokens: u64 },
-    /// A program was read into units.
-    Units { source: String, units: Vec<String> },
+    /// A program was read into units. Places that do not parse are among the units all the same.
+    Units { source: String, units: Vec<String>, syntax_errors: Vec<String> },
     /// A candidate of a unit was judged. `unit` from 1, `candidate` from 1, `confidence` 0..=100.
     Judged {
         unit: usize,

@@ -1,5 +1,12 @@
-//! Published methods, one file each, readable beside its paper. A method knows `llm`, `answer` and
+//! Published methods, one place each, readable beside its paper. A method knows `llm`, `answer` and
 //! `program`, and nothing of engines or devices.
+
+mod cot;
+mod direct;
+pub mod ralu;
+mod registry;
+mod solving;
+mod turn;
 
 use std::sync::Arc;
 
@@ -7,7 +14,13 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::answer::Problem;
-use crate::llm::{Cost, Llm, Sink};
+use crate::llm::{Cost, Llm, LlmError, PromptError, Sink};
+use crate::program::sandbox;
+
+pub use cot::Cot;
+pub use direct::Direct;
+pub use ralu::Ralu;
+pub use registry::{MethodError, MethodInfo, OptionInfo, by_name, list};
 
 /// A way of solving problems with a language model.
 #[async_trait]
@@ -15,14 +28,23 @@ pub trait Method: Send + Sync {
     /// As in tables: the paper's name, options of ours in brackets.
     fn name(&self) -> String;
 
+    /// Solves one problem. Says in events what happens, `Began` and `Answered` or `Failed` included.
     async fn solve(&self, problem: &Problem, context: &Context) -> Outcome;
+}
+
+/// Where programs that a model wrote are run: the sandbox, and in tests of methods a script.
+#[async_trait]
+pub trait Interpreter: Send + Sync {
+    /// Runs a program to its end or to a limit. `answer` names the variable whose value is wanted.
+    /// An error says that the program could not be run at all.
+    async fn run(&self, source: &str, answer: &str) -> Result<sandbox::Run, String>;
 }
 
 /// What a method works with.
 #[derive(Clone)]
 pub struct Context {
     pub llm: Arc<dyn Llm>,
-    pub sandbox: Arc<crate::program::sandbox::Sandbox>,
+    pub sandbox: Arc<dyn Interpreter>,
     pub prompts: Arc<crate::llm::Prompts>,
     pub sink: Arc<dyn Sink>,
     pub seed: u64,
@@ -41,6 +63,7 @@ pub struct Outcome {
     pub program: Option<String>,
     /// Rounds in the method's own sense (RaLU: judgements; format retries are not rounds).
     pub rounds: u32,
+    /// Replies that did not keep the form, retried ones included.
     pub format_failures: u32,
     /// All calls, retries and failed ones included.
     pub cost: Cost,
@@ -57,7 +80,7 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize)]
 #[serde(tag = "failure", rename_all = "snake_case")]
 pub enum Failure {
-    #[error("{what}, also after {retries} retries")]
+    #[error("the reply did not keep the form, also after {retries} retries: {what}")]
     Format { what: String, retries: u32 },
     #[error("the dialogue has outgrown the model's context ({needed} of {limit} tokens)")]
     ContextFull { needed: usize, limit: usize },
@@ -65,4 +88,24 @@ pub enum Failure {
     Model { what: String },
     #[error("the program gave no answer: {what}")]
     Program { what: String },
+    /// Nothing that a model wrote is run outside the sandbox, so nothing is run.
+    #[error("programs cannot be run here: {what}")]
+    Sandbox { what: String },
+    #[error("{what}")]
+    Prompt { what: String },
+}
+
+impl From<LlmError> for Failure {
+    fn from(error: LlmError) -> Self {
+        match error {
+            LlmError::ContextFull { needed, limit, .. } => Self::ContextFull { needed, limit },
+            other => Self::Model { what: other.to_string() },
+        }
+    }
+}
+
+impl From<PromptError> for Failure {
+    fn from(error: PromptError) -> Self {
+        Self::Prompt { what: error.to_string() }
+    }
 }

@@ -1,0 +1,261 @@
+//! The answer that a reply states, and the rule by which it was found.
+
+use serde::Serialize;
+
+/// How an answer was found in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The last `<Answer>…</Answer>`.
+    AnswerTag,
+    /// The last `\boxed{…}`, braces balanced.
+    Boxed,
+    /// The last line of the form `#### value`.
+    Hashes,
+    /// The text after the last "the answer is".
+    Phrase,
+    /// The last number of the reply.
+    LastNumber,
+}
+
+/// All rules, the most explicit first.
+pub const LADDER: [Rule; 5] =
+    [Rule::AnswerTag, Rule::Boxed, Rule::Hashes, Rule::Phrase, Rule::LastNumber];
+
+/// An answer as the reply words it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Extracted {
+    pub text: String,
+    pub rule: Rule,
+}
+
+/// The answer in `reply` by the first of `rules` that finds one. Thoughts are cut first.
+pub fn extract(reply: &str, rules: &[Rule]) -> Option<Extracted> {
+    let spoken = without_thoughts(reply);
+    rules.iter().find_map(|&rule| {
+        let found = match rule {
+            Rule::AnswerTag => answer_tag(spoken),
+            Rule::Boxed => boxed(spoken),
+            Rule::Hashes => hashes(spoken),
+            Rule::Phrase => phrase(spoken),
+            Rule::LastNumber => last_number(spoken),
+        }?;
+        says_something(&found).then_some(Extracted { text: found, rule })
+    })
+}
+
+/// What was said after the last think block. A block that never ends hides everything after it.
+pub fn without_thoughts(reply: &str) -> &str {
+    let after = match find_last(reply, "</think>") {
+        Some(at) => &reply[at + "</think>".len()..],
+        None => reply,
+    };
+    match find(after, "<think>", 0) {
+        Some(at) => &after[..at],
+        None => after,
+    }
+}
+
+/// The contents of every closed `<tag>…</tag>` in `text`, in order; the tag's case is free.
+pub fn tagged<'t>(text: &'t str, tag: &str) -> Vec<&'t str> {
+    let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(start) = find(text, &open, at) {
+        let inner = start + open.len();
+        let Some(end) = find(text, &close, inner) else { break };
+        // An opening tag that is repeated before the block closes begins the block anew.
+        let inner = find_last(&text[inner..end], &open).map_or(inner, |n| inner + n + open.len());
+        found.push(&text[inner..end]);
+        at = end + close.len();
+    }
+    found
+}
+
+fn answer_tag(text: &str) -> Option<String> {
+    let inner = tagged(text, "Answer").last()?.trim();
+    Some(boxed(inner).unwrap_or_else(|| inner.to_owned()))
+}
+
+fn boxed(text: &str) -> Option<String> {
+    let mut found = None;
+    for opening in ["\\boxed{", "\\fbox{"] {
+        for (at, _) in text.match_indices(opening) {
+            if let Some(inner) = balanced(&text[at + opening.len()..])
+                && found.is_none_or(|(best, _)| best < at)
+            {
+                found = Some((at, inner));
+            }
+        }
+    }
+    found.map(|(_, inner)| inner.trim().to_owned())
+}
+
+/// The text up to the brace that closes an already opened one; `\{` and `\}` are signs, not braces.
+fn balanced(text: &str) -> Option<&str> {
+    let mut depth = 1usize;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(&text[..at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `#### 42`; a Markdown heading of the fourth level does not count, since its text is no number.
+fn hashes(text: &str) -> Option<String> {
+    text.lines().rev().find_map(|line| {
+        let rest = line.trim().strip_prefix("####")?.trim();
+        let value = last_number(rest)?;
+        let bare = |c: char| c.is_ascii_digit() || "$€£%,.-+/ ".contains(c);
+        rest.chars().all(bare).then_some(value)
+    })
+}
+
+fn phrase(text: &str) -> Option<String> {
+    const PHRASES: [&str; 3] = ["the answer is", "the final answer is", "the correct answer is"];
+    let at = PHRASES.iter().filter_map(|p| find_last(text, p).map(|at| at + p.len())).max()?;
+    let rest = text[at..].trim_start_matches([':', ' ', '\t', '\n', '\r', '*', '_']);
+    let line = rest.lines().next()?;
+    Some(first_sentence(line).trim_matches([' ', '*', '_', '`', '"']).to_owned())
+}
+
+/// Up to a full stop that ends a sentence: one followed by a space or the end.
+fn first_sentence(line: &str) -> &str {
+    for (at, c) in line.char_indices() {
+        let next = line[at + c.len_utf8()..].chars().next();
+        if matches!(c, '.' | '!' | '?') && next.is_none_or(|n| n.is_whitespace() || n == '*') {
+            return &line[..at];
+        }
+    }
+    line
+}
+
+/// The last number, a fraction such as `3/4` taken whole. Digits within a word are none.
+fn last_number(text: &str) -> Option<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut found = None;
+    let mut at = 0;
+    while at < chars.len() {
+        let inside_word = at > 0 && (chars[at - 1].is_alphabetic() || chars[at - 1] == '_');
+        let begins = chars[at].is_ascii_digit()
+            || (chars[at] == '.' && chars.get(at + 1).is_some_and(char::is_ascii_digit));
+        if !begins {
+            at += 1;
+            continue;
+        }
+        let end = number_end(&chars, at);
+        if !inside_word {
+            let sign = at.checked_sub(1).is_some_and(|b| {
+                matches!(chars[b], '-' | '−') && (b == 0 || !chars[b - 1].is_alphanumeric())
+            });
+            let digits: String = chars[at..end].iter().collect();
+            found = Some(if sign { format!("-{digits}") } else { digits });
+        }
+        at = end;
+    }
+    found
+}
+
+/// Where the number that begins at `start` ends: digits, thousands, decimals, a fraction's divisor.
+fn number_end(chars: &[char], start: usize) -> usize {
+    let digit = |at: usize| chars.get(at).is_some_and(char::is_ascii_digit);
+    let thousands =
+        |at: usize| chars.get(at) == Some(&',') && (1..=3).all(|n| digit(at + n)) && !digit(at + 4);
+    let (mut at, mut point, mut fraction) = (start, false, false);
+    loop {
+        match chars.get(at) {
+            Some(c) if c.is_ascii_digit() => at += 1,
+            Some(',') if !point && !fraction && thousands(at) => at += 1,
+            Some('.') if !point && !fraction && digit(at + 1) => (at, point) = (at + 1, true),
+            Some('/') if !fraction && !point && digit(at + 1) => (at, fraction) = (at + 1, true),
+            _ => return at,
+        }
+    }
+}
+
+/// Whether a text holds more than punctuation, so that an echoed `...` is no answer.
+fn says_something(text: &str) -> bool {
+    text.chars().any(|c| !c.is_whitespace() && !c.is_ascii_punctuation() && c != '…')
+}
+
+/// The first place of `needle` from `from` on, ASCII case aside.
+fn find(text: &str, needle: &str, from: usize) -> Option<usize> {
+    let (text, needle) = (text.as_bytes(), needle.as_bytes());
+    (from..(text.len() + 1).saturating_sub(needle.len()))
+        .find(|&at| text[at..at + needle.len()].eq_ignore_ascii_case(needle))
+}
+
+/// The last place of `needle`, ASCII case aside.
+fn find_last(text: &str, needle: &str) -> Option<usize> {
+    let (text, needle) = (text.as_bytes(), needle.as_bytes());
+    (0..(text.len() + 1).saturating_sub(needle.len()))
+        .rev()
+        .find(|&at| text[at..at + needle.len()].eq_ignore_ascii_case(needle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(reply: &str) -> Option<(String, Rule)> {
+        extract(reply, &LADDER).map(|e| (e.text, e.rule))
+    }
+
+    #[test]
+    fn each_rule_finds_its_form() {
+        let cases = [
+            ("so <Answer> 42 </Answer>.", "42", Rule::AnswerTag),
+            ("<answer>1</answer> no, <ANSWER>2</ANSWER>", "2", Rule::AnswerTag),
+            ("<Answer>$\\boxed{7}$</Answer>", "7", Rule::AnswerTag),
+            ("<Answer>use <Answer>9</Answer>", "9", Rule::AnswerTag),
+            ("\\boxed{1} then \\boxed{\\frac{1}{\\sqrt{2}}}", "\\frac{1}{\\sqrt{2}}", Rule::Boxed),
+            ("\\boxed{\\left\\{1, 2\\right.}", "\\left\\{1, 2\\right.", Rule::Boxed),
+            ("\\boxed{3} and \\boxed{4", "3", Rule::Boxed),
+            ("work\n#### 1,234\n", "1,234", Rule::Hashes),
+            ("The answer is: **3.5**. Done.", "3.5", Rule::Phrase),
+            ("The answer is 4. No, the final answer is (B).", "(B)", Rule::Phrase),
+            ("12 apples and -3 pears", "-3", Rule::LastNumber),
+            ("he has 10-3 left", "3", Rule::LastNumber),
+            ("a total of 1,250.75 euro", "1,250.75", Rule::LastNumber),
+            ("about 3/4 of x2", "3/4", Rule::LastNumber),
+            ("1,2,3", "3", Rule::LastNumber),
+            ("costs 7.", "7", Rule::LastNumber),
+        ];
+        for (reply, text, rule) in cases {
+            assert_eq!(found(reply), Some((text.to_owned(), rule)), "{reply}");
+        }
+    }
+
+    #[test]
+    fn a_heading_and_an_echo_are_no_answers() {
+        assert_eq!(found("#### Step two\nnothing"), None);
+        assert_eq!(found("<Answer>...</Answer>"), None);
+        assert_eq!(found("<Answer></Answer> the answer is …"), None);
+        assert_eq!(found(""), None);
+    }
+
+    #[test]
+    fn thoughts_are_cut_first() {
+        assert_eq!(found("<think>the answer is 3</think> the answer is 4").unwrap().0, "4");
+        assert_eq!(found("maybe 3</think> it is 5").unwrap().0, "5");
+        assert_eq!(found("<think>the answer is 3"), None);
+        assert_eq!(without_thoughts("a <think>b</think> c"), " c");
+    }
+
+    #[test]
+    fn tags_nest_and_need_their_end() {
+        assert_eq!(tagged("<Fix>a</Fix><fix>b</FIX><Fix>c", "Fix"), ["a", "b"]);
+        assert!(tagged("é<Fix", "Fix").is_empty());
+    }
+}
