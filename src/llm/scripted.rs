@@ -59,8 +59,8 @@ impl ScriptedReply {
     }
 }
 
-impl From<&str> for ScriptedReply {
-    fn from(text: &str) -> Self {
+impl<T: Into<String>> From<T> for ScriptedReply {
+    fn from(text: T) -> Self {
         Self::new(text)
     }
 }
