@@ -723,7 +723,7 @@ async fn the_rebuilt_synthesis_shows_the_units_to_new_dialogues() {
 
 #[tokio::test]
 async fn lines_are_units_when_asked_for() {
-    let lines = ["pens = 4 * 6", "for gift in [5]:", "pens = pens + gift", "ans = pens"];
+    let lines = ["pens = 4 * 6", "for gift in [5]:", "    pens = pens + gift", "ans = pens"];
     let mut script = vec![tagged(PROGRAM)];
     script.extend((1..=lines.len()).map(ok));
     script.extend(finale());

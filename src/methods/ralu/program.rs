@@ -2,7 +2,7 @@
 
 use crate::answer::Kind;
 use crate::llm::{Event, Reply, Role};
-use crate::program::units::{ReadOptions, Reading, read};
+use crate::program::units::{ReadOptions, SyntaxError, Unit, by_line, read};
 
 use super::super::Failure;
 use super::super::solving::{Solving, program_of};
@@ -42,36 +42,28 @@ async fn ask(solving: &Solving<'_>, talk: &mut Talk, kind: UnitKind) -> Result<W
     let entry_point = problem.entry_point.as_deref();
     let read_program = |reply: &Reply| {
         let source = program_of(reply, entry_point)?.source;
-        let reading = units_of(&source, problem.kind, entry_point);
-        let units = match kind {
-            UnitKind::Logic => reading.units.into_iter().map(|unit| unit.text).collect(),
-            UnitKind::Lines => lines_of(&source),
+        // A math program without structure still comes in parts that can be judged one by one.
+        let split_long_single_unit = problem.kind == Kind::Math;
+        let reading = read(&source, &ReadOptions { entry_point, split_long_single_unit });
+        let units: Vec<Unit> = match kind {
+            UnitKind::Logic => reading.units,
+            UnitKind::Lines => by_line(&source),
         };
-        let syntax_errors: Vec<String> = reading
-            .syntax_errors
-            .iter()
-            .map(|e| format!("line {}, column {}: {}", e.line, e.column, e.text))
-            .collect();
+        let syntax_errors = reading.syntax_errors.iter().map(place).collect();
         if units.is_empty() {
             return Err("the program has no statements".to_owned());
         }
+        let units = units.into_iter().map(|unit| unit.text).collect();
         Ok(Written { source, units, syntax_errors })
     };
     Ok(talk.ask(&solving.ask(PROGRAM_TOKENS), read_program).await?.0)
 }
 
-fn units_of(source: &str, kind: Kind, entry_point: Option<&str>) -> Reading {
-    let _ = (kind, entry_point);
-    read(source, &ReadOptions::default())
-}
-
-/// The line-by-line ablation: every line that is not blank, stripped.
-fn lines_of(source: &str) -> Vec<String> {
-    source.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
-}
-
-/// The first place that does not parse, in words.
+/// The first place of a program that does not parse, in words.
 pub fn first_syntax_error(source: &str) -> Option<String> {
-    let reading = read(source, &ReadOptions::default());
-    reading.syntax_errors.first().map(|error| format!("line {}: {}", error.line, error.text.trim()))
+    read(source, &ReadOptions::default()).syntax_errors.first().map(place)
+}
+
+fn place(error: &SyntaxError) -> String {
+    format!("line {}, column {}: {}", error.line, error.column, error.text.trim())
 }
