@@ -1,1 +1,4 @@
+//! The engine through its handle, on a decoder without weights.
 
+pub(crate) mod fake;
+mod properties;
