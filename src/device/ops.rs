@@ -49,7 +49,7 @@ pub struct Product<'a, O: Ops> {
 /// The result of a row in any operation depends only on that row's operands: never on the number
 /// of rows, the neighbours, or how many threads work.
 pub trait Ops: Send + Sized {
-    /// f32 numbers on the device.
+    /// Rows of f32 numbers on the device.
     type Buffer: Send;
     /// A matrix `[outputs, inputs]` in the form that the device multiplies fastest.
     type Weight: Send;
@@ -60,10 +60,10 @@ pub trait Ops: Send + Sized {
     /// The rows of one pass, on the device.
     type Rows: Send;
 
-    /// A buffer of `len` zeros.
-    fn buffer(&self, len: usize) -> Result<Self::Buffer, DeviceError>;
+    /// `rows` rows of `width` zeros.
+    fn buffer(&self, rows: usize, width: usize) -> Result<Self::Buffer, DeviceError>;
 
-    /// A buffer with these numbers.
+    /// One row with these numbers.
     fn upload(&self, numbers: &[f32]) -> Result<Self::Buffer, DeviceError>;
 
     /// A matrix of a file, `[outputs, inputs]`.

@@ -2,6 +2,7 @@
 //! `text` (ids) and `store`.
 
 use crate::device::PageId;
+pub use crate::device::HiddenAt;
 use crate::text::TokenId;
 
 /// A LoRA adapter of a hosted model.
@@ -26,14 +27,6 @@ pub struct Batch<'a> {
     /// Per slot: the pages that hold positions 0..16, 16..32, … of its sequence. Pages that the
     /// rows write to belong to this slot alone.
     pub tables: &'a [&'a [PageId]],
-}
-
-/// Where a position's kept hidden row lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HiddenAt {
-    pub page: PageId,
-    /// Position within the page, 0..16.
-    pub offset: usize,
 }
 
 /// A hosted language model with its arena of pages on one device: all that the engine asks for.

@@ -59,13 +59,13 @@ impl Plain for BF16 {
     }
 }
 
-/// Calls `$run::<P>(arguments)` with the plain type of `$kind`; `$other` for the block formats.
+/// Calls `$run::<…, P>(arguments)` with the plain type of `$kind`; `$other` for the block formats.
 macro_rules! for_plain {
-    ($kind:expr, $run:ident($($arg:expr),* $(,)?), $other:expr) => {
+    ($kind:expr, $run:ident[$($lanes:ident,)?]($($arg:expr),* $(,)?), $other:expr) => {
         match $kind {
-            WeightType::F32 => $run::<$crate::device::cpu::dense::F32>($($arg),*),
-            WeightType::F16 => $run::<$crate::device::cpu::dense::F16>($($arg),*),
-            WeightType::BF16 => $run::<$crate::device::cpu::dense::BF16>($($arg),*),
+            WeightType::F32 => $run::<$($lanes,)? $crate::device::cpu::dense::F32>($($arg),*),
+            WeightType::F16 => $run::<$($lanes,)? $crate::device::cpu::dense::F16>($($arg),*),
+            WeightType::BF16 => $run::<$($lanes,)? $crate::device::cpu::dense::BF16>($($arg),*),
             _ => $other,
         }
     };
@@ -81,7 +81,7 @@ pub(super) fn widen<P: Plain>(bytes: &[u8], out: &mut [f32]) {
 
 /// [`widen`] by the type's name; block formats are left to their panels.
 pub(super) fn widen_kind(kind: WeightType, bytes: &[u8], out: &mut [f32]) {
-    for_plain!(kind, widen(bytes, out), unreachable!("a block format has no plain rows"));
+    for_plain!(kind, widen[](bytes, out), unreachable!("a block format has no plain rows"));
 }
 
 /// Products of `M` rows of weights, `[M][columns]` bytes, with `N` rows of inputs.
@@ -116,4 +116,15 @@ pub(super) fn tile<V: Lanes, P: Plain, const M: usize, const N: usize>(
         }
     }
     acc.map(|row| row.map(V::sum))
+}
+
+/// [`widen`], eight at a time.
+#[inline(always)]
+pub(super) fn widen_eights<V: Lanes, P: Plain>(bytes: &[u8], out: &mut [f32]) {
+    let (eights, tail) = out.as_chunks_mut::<8>();
+    let whole = eights.len() * 8 * P::SIZE;
+    for (bytes, out) in bytes.chunks_exact(8 * P::SIZE).zip(eights) {
+        P::eight::<V>(bytes).store(out);
+    }
+    widen::<P>(&bytes[whole..], tail);
 }

@@ -104,8 +104,8 @@ pub(super) trait Lanes: Copy {
     fn sums(rows: [Self; 8]) -> Self;
     /// `2^n` where `self` is `n + 1.5 * 2^23` and -127 < n < 128.
     fn exp2_of_shifted(self) -> Self;
-    /// `self`, and +0 in each lane where `x < bound`.
-    fn zero_where_less(self, x: Self, bound: Self) -> Self;
+    /// Per lane, `yes` where `self < bound`, else `no`.
+    fn where_less(self, bound: Self, yes: Self, no: Self) -> Self;
     /// The first `count` lanes of `self`, the rest of `other`.
     fn first(self, count: usize, other: Self) -> Self;
     /// Exact where the magnitude is below 2^24.
@@ -227,8 +227,9 @@ impl Lanes for Portable {
         self.map(|x| f32::from_bits(x.to_bits().wrapping_add(127) << 23))
     }
     #[inline(always)]
-    fn zero_where_less(self, x: Self, bound: Self) -> Self {
-        Self(std::array::from_fn(|i| if x.0[i] < bound.0[i] { 0.0 } else { self.0[i] }))
+    fn where_less(self, bound: Self, yes: Self, no: Self) -> Self {
+        let pick = |i: usize| if self.0[i] < bound.0[i] { yes.0[i] } else { no.0[i] };
+        Self(std::array::from_fn(pick))
     }
     #[inline(always)]
     fn first(self, count: usize, other: Self) -> Self {
@@ -385,9 +386,12 @@ mod avx2 {
             }
         }
         #[inline(always)]
-        fn zero_where_less(self, x: Self, bound: Self) -> Self {
+        fn where_less(self, bound: Self, yes: Self, no: Self) -> Self {
             // SAFETY: see `Avx2`.
-            Self(unsafe { _mm256_andnot_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(x.0, bound.0), self.0) })
+            unsafe {
+                let less = _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, bound.0);
+                Self(_mm256_blendv_ps(no.0, yes.0, less))
+            }
         }
         #[inline(always)]
         fn first(self, count: usize, other: Self) -> Self {

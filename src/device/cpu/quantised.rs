@@ -58,15 +58,15 @@ formats! {
     Q8_0: 0, false, false, true;
 }
 
-/// Calls `$run::<F>(arguments)` with the format of `$kind`; `$other` for the plain types.
+/// Calls `$run::<…, F>(arguments)` with the format of `$kind`; `$other` for the plain types.
 macro_rules! for_format {
-    ($kind:expr, $run:ident($($arg:expr),* $(,)?), $other:expr) => {
+    ($kind:expr, $run:ident[$($lanes:ident,)?]($($arg:expr),* $(,)?), $other:expr) => {
         match $kind {
-            WeightType::Q4_0 => $run::<$crate::device::cpu::quantised::Q4_0>($($arg),*),
-            WeightType::Q4_1 => $run::<$crate::device::cpu::quantised::Q4_1>($($arg),*),
-            WeightType::Q5_0 => $run::<$crate::device::cpu::quantised::Q5_0>($($arg),*),
-            WeightType::Q5_1 => $run::<$crate::device::cpu::quantised::Q5_1>($($arg),*),
-            WeightType::Q8_0 => $run::<$crate::device::cpu::quantised::Q8_0>($($arg),*),
+            WeightType::Q4_0 => $run::<$($lanes,)? $crate::device::cpu::quantised::Q4_0>($($arg),*),
+            WeightType::Q4_1 => $run::<$($lanes,)? $crate::device::cpu::quantised::Q4_1>($($arg),*),
+            WeightType::Q5_0 => $run::<$($lanes,)? $crate::device::cpu::quantised::Q5_0>($($arg),*),
+            WeightType::Q5_1 => $run::<$($lanes,)? $crate::device::cpu::quantised::Q5_1>($($arg),*),
+            WeightType::Q8_0 => $run::<$($lanes,)? $crate::device::cpu::quantised::Q8_0>($($arg),*),
             WeightType::F32 | WeightType::F16 | WeightType::BF16 => $other,
         }
     };
