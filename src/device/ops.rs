@@ -50,15 +50,15 @@ pub struct Product<'a, O: Ops> {
 /// of rows, the neighbours, or how many threads work.
 pub trait Ops: Send + Sized {
     /// Rows of f32 numbers on the device.
-    type Buffer: Send;
+    type Buffer: Send + Sync;
     /// A matrix `[outputs, inputs]` in the form that the device multiplies fastest.
-    type Weight: Send;
+    type Weight: Send + Sync;
     /// All pages.
-    type Arena: Send;
+    type Arena: Send + Sync;
     /// Cosines and sines of every position.
-    type Rope: Send;
+    type Rope: Send + Sync;
     /// The rows of one pass, on the device.
-    type Rows: Send;
+    type Rows: Send + Sync;
 
     /// `rows` rows of `width` zeros.
     fn buffer(&self, rows: usize, width: usize) -> Result<Self::Buffer, DeviceError>;

@@ -12,8 +12,11 @@ pub struct Arena {
 
 /// Memory for `bytes` bytes, zero, on large pages where the system offers them.
 pub(super) fn zeroed(bytes: usize, what: &'static str) -> Result<MmapMut, DeviceError> {
-    let map = MmapMut::map_anon(bytes.max(1))
-        .map_err(|source| DeviceError::OutOfMemory { what, bytes, source })?;
+    let map = MmapMut::map_anon(bytes.max(1)).map_err(|source| DeviceError::OutOfMemory {
+        what,
+        bytes,
+        source,
+    })?;
     // Advice only: where it is refused, ordinary pages do.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);

@@ -24,10 +24,6 @@ impl<'a> Disjoint<'a> {
         Self { start: out.as_mut_ptr(), rows, width, life: PhantomData }
     }
 
-    pub(super) fn width(&self) -> usize {
-        self.width
-    }
-
     /// Columns `from..from + count` of `row`.
     ///
     /// # Safety
@@ -37,8 +33,6 @@ impl<'a> Disjoint<'a> {
         assert!(row < self.rows && from + count <= self.width, "a part outside its matrix");
         // SAFETY: the range lies inside the borrowed buffer (checked here and in `new`), and the
         // caller promises that nobody else holds any of it.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start.add(row * self.width + from), count)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.width + from), count) }
     }
 }

@@ -180,7 +180,11 @@ mod tests {
         exp_all(Tier::portable(), &mut portable);
         exp_all(Tier::detect(), &mut fast);
         for (i, (a, b)) in portable.iter().zip(&fast).enumerate() {
-            assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(), "exp({}): {a} {b}", x[i]);
+            assert!(
+                a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+                "exp({}): {a} {b}",
+                x[i]
+            );
         }
         fast
     }
@@ -188,7 +192,8 @@ mod tests {
     #[test]
     fn exp_is_within_two_ulp_and_equal_in_every_form() {
         // Every exponent and a spread of mantissas, then a dense walk over the whole range.
-        let mut x: Vec<f32> = (0u32..=0x42AE_0000).step_by(8191).map(|b| -f32::from_bits(b)).collect();
+        let mut x: Vec<f32> =
+            (0u32..=0x42AE_0000).step_by(8191).map(|b| -f32::from_bits(b)).collect();
         x.extend((0..400_000).map(|i| -87.0 * i as f32 / 400_000.0));
         x.truncate(x.len() / 8 * 8);
         let mut worst = 0.0f64;
@@ -227,7 +232,13 @@ mod tests {
                 add(tier, &mut sum, &b);
                 let mut turned = [a.clone(), a.clone()];
                 rotate(tier, &mut turned[0], &b[..len / 2], &b[len - len / 2..], Pairing::Half);
-                rotate(tier, &mut turned[1], &b[..len / 2], &b[len - len / 2..], Pairing::Interleaved);
+                rotate(
+                    tier,
+                    &mut turned[1],
+                    &b[..len / 2],
+                    &b[len - len / 2..],
+                    Pairing::Interleaved,
+                );
                 let mut halves = vec![0u16; len];
                 round_f16(tier, &a, &mut halves);
                 let bits = [gate, norm, sum, turned.concat()].concat();

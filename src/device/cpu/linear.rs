@@ -204,8 +204,7 @@ fn panel_unit<V: BlockDot, F: Format>(
     let mut row = rows.start;
     macro_rules! rows_at_once {
         ($count:literal) => {{
-            let sums =
-                quantised::panel_rows::<V, F, $count>(panel, input.quantised, row, blocks);
+            let sums = quantised::panel_rows::<V, F, $count>(panel, input.quantised, row, blocks);
             for (t, sums) in sums.into_iter().enumerate() {
                 // SAFETY: every unit of every job is in exactly one task.
                 unsafe { write_unit(sums, job, row + t, unit) };

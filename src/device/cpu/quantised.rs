@@ -187,8 +187,7 @@ fn quantise_row_body<V: Lanes>(x: &[f32], quants: &mut [i8], scales: &mut [Block
             V::load(eight).mul(V::splat(inverse)).store_i8(quants);
             int_sum += quants.iter().map(|&q| i32::from(q)).sum::<i32>();
         }
-        let scale =
-            if greatest < SMALLEST_BLOCK { finite } else { greatest / 127.0 + finite };
+        let scale = if greatest < SMALLEST_BLOCK { finite } else { greatest / 127.0 + finite };
         *out = BlockScale { scale, sum: scale * int_sum as f32, int_sum };
     }
 }
