@@ -1,6 +1,14 @@
 //! Text to token ids and back: tokenizers, streaming detokenisation, chat templates.
 //! Uses `store`.
 
+mod detokenizer;
+mod gguf;
+mod specials;
+mod tokenizer;
+
+pub use detokenizer::Detokenizer;
+pub use tokenizer::{Tokenizer, TokenizerError};
+
 /// The id of one token in a model's vocabulary.
 #[derive(
     Clone,
