@@ -49,6 +49,8 @@ pub(super) enum Command {
     },
     Mark {
         session: SessionId,
+        /// The present end if not given.
+        position: Option<usize>,
         answer: Answer<Mark>,
     },
     Rewind {

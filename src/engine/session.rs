@@ -212,7 +212,13 @@ impl Session {
     /// The present end of the sequence.
     pub async fn mark(&self) -> Result<Mark, EngineError> {
         let session = self.id;
-        self.engine.ask(|answer| Command::Mark { session, answer }).await
+        self.engine.ask(|answer| Command::Mark { session, position: None, answer }).await
+    }
+
+    /// The end that the sequence had when it was `position` ids long.
+    pub async fn mark_at(&self, position: usize) -> Result<Mark, EngineError> {
+        let (session, position) = (self.id, Some(position));
+        self.engine.ask(|answer| Command::Mark { session, position, answer }).await
     }
 
     /// Drops all ids after the mark, with their pages; answers with how many.

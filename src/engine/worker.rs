@@ -122,8 +122,9 @@ impl Worker {
                     Scoring { ids, top, birth, scratch: None, tokens: Vec::new(), answer };
                 self.begin_scoring(session, tag, scoring);
             }
-            Command::Mark { session, answer } => {
-                let _ = answer.send(self.settled(session).map(|open| mark_of(&open.sequence)));
+            Command::Mark { session, position, answer } => {
+                let open = self.settled(session);
+                let _ = answer.send(open.and_then(|open| mark_in(&open.sequence, position)));
             }
             Command::Rewind { session, mark, answer } => {
                 let _ = answer.send(self.rewind(session, mark));
@@ -349,9 +350,13 @@ pub(super) fn closed(session: SessionId) -> EngineError {
     EngineError::Unbalanced { what: format!("session {} was used after its close", session.0) }
 }
 
-/// The end of a sequence as a mark.
-fn mark_of(sequence: &Sequence) -> Mark {
-    Mark::new(sequence.len(), sequence.births().last().copied())
+/// The end of a sequence as a mark: the present one, or that at a position within it.
+fn mark_in(sequence: &Sequence, position: Option<usize>) -> Result<Mark, EngineError> {
+    let position = position.unwrap_or(sequence.len());
+    match sequence.births().get(..position) {
+        Some(births) => Ok(Mark::new(position, births.last().copied())),
+        None => Err(EngineError::StaleMark { position }),
+    }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
