@@ -80,6 +80,9 @@ impl History {
     }
 
     pub fn piece(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         self.emit(&Event::Piece { dialogue: self.label(), text: text.to_owned() });
     }
 

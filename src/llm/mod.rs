@@ -1,9 +1,11 @@
 //! What methods see of a language model: `Llm` and `Dialogue`, with the embedded engine and a
-//! scripted model behind them; prompt templates; the trace's events. Uses `engine` and `text`.
+//! scripted model behind them; prompt templates; the trace's events. Uses `engine`, `text`, and to host
+//! a model `model` and `store`.
 //!
 //! The interface asks nothing that a remote chat server could not answer; what one cannot do
 //! (score, fork at no cost) it says in `Abilities`.
 
+mod embedded;
 mod history;
 mod prompts;
 mod scripted;
@@ -13,6 +15,7 @@ mod trace;
 pub use crate::engine::{Cost, FinishReason};
 pub use crate::text::Role;
 use crate::text::TokenId;
+pub use embedded::{Embedded, HostError};
 pub use prompts::{PromptError, Prompts};
 pub use scripted::{Heard, Scripted, ScriptedReply};
 pub use streams::StreamName;
@@ -103,7 +106,7 @@ pub struct DialogueMark(pub(crate) usize);
 #[derive(Clone, Debug, PartialEq)]
 pub struct TakenBack {
     pub messages: Vec<(Role, String)>,
-    /// Ids dropped from the live sequence.
+    /// Ids of the live sequence that lay after the mark.
     pub tokens: u64,
 }
 
@@ -141,7 +144,8 @@ pub struct Reply {
     pub text: String,
     /// The reply's tokens (the stop token is not among them).
     pub tokens: Vec<ReplyToken>,
-    /// The ids of `tokens`; empty where the server gives none.
+    /// The ids that the dialogue holds for this reply: those of `tokens`, and of the text that a stop
+    /// string left of a cut token. Empty where the server gives none.
     #[serde(skip)]
     pub ids: Vec<TokenId>,
     pub finish: FinishReason,
