@@ -90,16 +90,19 @@ impl AddedTokens {
         spans
     }
 
-    /// Where a mark must go into `content` so that no special token can be read out of it, nor out
-    /// of it and what a template writes around it: byte offsets, rising. A mark belongs to no
-    /// special token and is taken out again after the text was cut.
-    pub(super) fn guards(&self, content: &str) -> Vec<usize> {
+    /// Where marks must go into `content` so that no special token can be read out of it, nor out
+    /// of it and what a template writes around it: by byte offset, rising. Marks belong to no
+    /// token and are taken out again after the text was cut.
+    pub(super) fn guards(&self, content: &str) -> Vec<(usize, Guard)> {
         let mut guards = Vec::new();
         for at in 0..content.len() {
             let first = usize::from(content.as_bytes()[at]);
             for token in self.by_first[first].iter().filter(|token| token.special) {
                 if content.as_bytes()[at..].starts_with(token.text.as_bytes()) {
-                    guards.push(at + inside(&token.text));
+                    match first_char_len(&token.text) {
+                        whole if whole == token.text.len() => guards.push((at, Guard::Quote)),
+                        first => guards.push((at + first, Guard::Split)),
+                    }
                 }
             }
         }
@@ -108,7 +111,8 @@ impl AddedTokens {
         let trimmed_start = content.len() - content.trim_start().len();
         for (part, offset) in [(content, 0), (trimmed, trimmed_start)] {
             for token in self.iter().filter(|token| token.special) {
-                guards.extend(edge_guards(part, &token.text).into_iter().map(|at| at + offset));
+                let edges = edge_guards(part, &token.text).into_iter();
+                guards.extend(edges.map(|at| (at + offset, Guard::Split)));
             }
         }
         guards.sort_unstable();
@@ -117,21 +121,27 @@ impl AddedTokens {
     }
 }
 
-/// Where a mark goes into a special token's text: after its first character, or before the only
-/// one.
-fn inside(token: &str) -> usize {
-    let first = token.chars().next().map_or(0, char::len_utf8);
-    if first == token.len() { 0 } else { first }
+/// The two kinds of marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Guard {
+    /// Stands inside the text of a special token, which is then none.
+    Split,
+    /// Stands before a special token of a single character, which has no inside.
+    Quote,
 }
 
-/// Marks for a content of which only a part of a special token stands at an edge, or which is all
-/// inside one.
+fn first_char_len(text: &str) -> usize {
+    text.chars().next().map_or(0, char::len_utf8)
+}
+
+/// Where marks split a special token of which only a part stands at an edge of the content, or which
+/// has the content all inside it.
 fn edge_guards(content: &str, token: &str) -> Vec<usize> {
     let mut guards = Vec::new();
     for (cut, _) in token.char_indices().skip(1) {
         let (head, tail) = token.split_at(cut);
         if content.ends_with(head) {
-            guards.push(content.len() - head.len() + inside(token));
+            guards.push(content.len() - head.len() + first_char_len(token));
         }
         if content.starts_with(tail) {
             // Before the last character of the token.
@@ -204,8 +214,8 @@ mod tests {
     /// The content with marks in it.
     fn guarded(tokens: &AddedTokens, content: &str) -> String {
         let mut out = content.to_owned();
-        for at in tokens.guards(content).into_iter().rev() {
-            out.insert(at, '\u{fdd0}');
+        for (at, guard) in tokens.guards(content).into_iter().rev() {
+            out.insert(at, if guard == Guard::Split { '\u{fdd0}' } else { '\u{fdd1}' });
         }
         out
     }
