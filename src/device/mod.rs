@@ -1,21 +1,27 @@
 //! The operations that a decoder needs, on plain buffers, and the layout of a page. Uses `store`.
 //!
-//! The rules of invariance (ARCHITECTURE.md, "Nothing changes the answer but the seed") live here.
+//! The rules of invariance (ARCHITECTURE.md, "Nothing changes the answer but the seed") live here:
+//! every sum has an order that depends on nothing but its length, keys and values are rounded once,
+//! when they are written, and attention reads only what is in pages, in tiles of one page.
 
 pub mod cpu;
+mod ops;
+mod page;
 
-/// Positions in one page. Key tiles of attention start at multiples of it and have its size.
-pub const PAGE_POSITIONS: usize = 16;
+pub use ops::{Ops, Pairing, Product, RopeSpec, RowsSpec};
+pub use page::{HiddenAt, KvType, PAGE_POSITIONS, PageId, PageLayout};
 
-/// One page of keys, values and hidden rows: an index into a device's arena of pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PageId(pub u32);
-
-/// How keys and values are stored; they are rounded to it once, when written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KvType {
-    #[default]
-    F16,
-    F32,
+/// Why a device could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    #[error(
+        "no memory for {what} ({bytes} bytes: {source}); host fewer pages or smaller models, or free memory"
+    )]
+    OutOfMemory { what: &'static str, bytes: usize, source: std::io::Error },
+    #[error("{what} is too large for this machine's addresses; ask for fewer pages")]
+    TooLarge { what: &'static str },
+    #[error("the pool of {threads} threads could not be started: {reason}")]
+    Threads { threads: usize, reason: String },
+    #[error("tensor {tensor}: {what}")]
+    Weight { tensor: String, what: String },
 }

@@ -1,6 +1,20 @@
 //! A decoder as data (`ModelSpec`), its weights, and the forward pass over rows. Uses `device`,
 //! `text` (ids) and `store`.
 
+mod error;
+mod forward;
+mod from_config;
+mod from_gguf;
+mod names;
+mod spec;
+mod weights;
+
+pub use crate::device::HiddenAt;
+pub use error::{BatchProblem, ModelError};
+pub use forward::{LoadOptions, Transformer, load};
+pub use names::{LayerTensor, Names};
+pub use spec::{Family, ModelSpec, RopeOptions};
+
 use crate::device::PageId;
 use crate::text::TokenId;
 
@@ -13,8 +27,9 @@ pub struct AdapterId(pub u32);
 pub struct Row {
     /// Which page table of the batch this row reads and writes.
     pub slot: usize,
-    /// Position in the sequence, from 0. Rows of one slot come in rising positions, and every
-    /// position before the first of them is already in the slot's pages.
+    /// Position in the sequence, from 0. Rows of one slot come in rising positions, each one behind
+    /// the one before it, and every position before the first of them is already in the slot's
+    /// pages.
     pub position: usize,
     pub token: TokenId,
     pub adapter: Option<AdapterId>,
@@ -26,14 +41,6 @@ pub struct Batch<'a> {
     /// Per slot: the pages that hold positions 0..16, 16..32, … of its sequence. Pages that the
     /// rows write to belong to this slot alone.
     pub tables: &'a [&'a [PageId]],
-}
-
-/// Where a position's kept hidden row lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HiddenAt {
-    pub page: PageId,
-    /// Position within the page, 0..16.
-    pub offset: usize,
 }
 
 /// A hosted language model with its arena of pages on one device: all that the engine asks for.
@@ -51,21 +58,16 @@ pub trait Decoder: Send {
 
     /// Runs the rows through every layer: writes their keys and values into the pages and keeps
     /// each row's last hidden state (after the final norm, f32) beside them.
+    ///
+    /// A batch that breaks a rule is refused before anything is written. After
+    /// [`ModelError::NotFinite`] the pages of the batch's rows are written and of no use.
     fn forward(&mut self, batch: &Batch<'_>) -> Result<(), ModelError>;
 
     /// Logits `[wanted.len(), vocab_size]` of positions whose hidden rows are kept: one product
     /// with the head.
     fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError>;
 
-    /// Copies keys, values and hidden rows of one page, all layers, onto another.
+    /// Copies keys, values and hidden rows of one page, all layers, onto another. Both lie in the
+    /// arena.
     fn copy_page(&mut self, from: PageId, to: PageId);
-}
-
-/// Why a model could not be loaded or run.
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    #[error("{what}")]
-    Unsupported { what: String },
-    #[error("row {row} of the batch gave a number that is not finite (model weights damaged?)")]
-    NotFinite { row: usize },
 }

@@ -1,0 +1,285 @@
+//! Row-wise float arithmetic: exp, SwiGLU, RMSNorm, rotation.
+
+use super::lanes::{Lanes, tiered};
+use crate::device::Pairing;
+
+/// exp(x) for x ≤ 0, within 2 ulp; 0 below -87 (results under 1.7e-38); NaN for NaN.
+///
+/// `x = n ln 2 + r` with |r| ≤ ln 2 / 2 and `n` rounded to nearest by adding 1.5 * 2^23; ln 2 in two
+/// parts; the Taylor polynomial of degree 7 in Horner's form; the power of two through the exponent.
+#[inline(always)]
+pub(super) fn exp<V: Lanes>(x: V) -> V {
+    const SHIFT: f32 = 12_582_912.0;
+    // The first 15 bits of ln 2, so that n times it is exact; and the rest.
+    const LN2_HIGH: f32 = 0.693_145_75;
+    const LN2_LOW: f32 = 1.428_606_8e-6;
+    const LOWEST: f32 = -87.0;
+    let clamped = V::splat(LOWEST).max(x);
+    let shifted = clamped.fma(V::splat(std::f32::consts::LOG2_E), V::splat(SHIFT));
+    let n = shifted.sub(V::splat(SHIFT));
+    let r = n.fma(V::splat(-LN2_LOW), n.fma(V::splat(-LN2_HIGH), clamped));
+    let mut p = V::splat(1.0 / 5040.0);
+    for factorial in [720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0] {
+        p = p.fma(r, V::splat(1.0 / factorial));
+    }
+    let result = p.mul(shifted.exp2_of_shifted());
+    x.where_less(V::splat(LOWEST), V::splat(0.0), result)
+}
+
+/// x * sigmoid(x), with `e = exp(-|x|)` and sigmoid(x) = (x < 0 ? e : 1) / (1 + e).
+#[inline(always)]
+fn silu<V: Lanes>(x: V) -> V {
+    let one = V::splat(1.0);
+    let e = exp(V::splat(0.0).sub(x.abs()));
+    x.mul(x.where_less(V::splat(0.0), e, one).div(one.add(e)))
+}
+
+#[inline(always)]
+fn swiglu_body<V: Lanes>(gate: &mut [f32], up: &[f32]) {
+    let (gates, gate_tail) = gate.as_chunks_mut::<8>();
+    let (ups, up_tail) = up.as_chunks::<8>();
+    for (gate, up) in gates.iter_mut().zip(ups) {
+        silu(V::load(gate)).mul(V::load(up)).store(gate);
+    }
+    silu(V::load_tail(gate_tail)).mul(V::load_tail(up_tail)).store_tail(gate_tail);
+}
+
+tiered! {
+    /// `gate = silu(gate) * up`.
+    pub(super) fn swiglu(gate: &mut [f32], up: &[f32]) = swiglu_body
+}
+
+/// The sum of squares in the declared order: eight sums by index mod 8, then the tree.
+#[inline(always)]
+fn sum_of_squares<V: Lanes>(x: &[f32]) -> f32 {
+    let (eights, tail) = x.as_chunks::<8>();
+    let mut acc = V::splat(0.0);
+    for eight in eights {
+        let eight = V::load(eight);
+        acc = eight.fma(eight, acc);
+    }
+    let tail = V::load_tail(tail);
+    tail.fma(tail, acc).sum()
+}
+
+#[inline(always)]
+fn rms_norm_body<V: Lanes>(x: &mut [f32], weight: &[f32], eps: f32) {
+    let mean = sum_of_squares::<V>(x) / x.len() as f32;
+    let scale = V::splat(1.0 / (mean + eps).sqrt());
+    let (eights, tail) = x.as_chunks_mut::<8>();
+    let (weights, weight_tail) = weight.as_chunks::<8>();
+    for (x, weight) in eights.iter_mut().zip(weights) {
+        V::load(x).mul(scale).mul(V::load(weight)).store(x);
+    }
+    V::load_tail(tail).mul(scale).mul(V::load_tail(weight_tail)).store_tail(tail);
+}
+
+tiered! {
+    /// `x = x / sqrt(mean(x²) + eps) * weight`.
+    pub(super) fn rms_norm(x: &mut [f32], weight: &[f32], eps: f32) = rms_norm_body
+}
+
+#[inline(always)]
+fn add_body<V: Lanes>(x: &mut [f32], delta: &[f32]) {
+    for (x, delta) in x.iter_mut().zip(delta) {
+        *x += *delta;
+    }
+}
+
+tiered! {
+    /// `x += delta`.
+    pub(super) fn add(x: &mut [f32], delta: &[f32]) = add_body
+}
+
+#[inline(always)]
+fn rotate_body<V: Lanes>(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing) {
+    match pairing {
+        Pairing::Interleaved => {
+            for ((pair, cos), sin) in head.as_chunks_mut::<2>().0.iter_mut().zip(cos).zip(sin) {
+                let [a, b] = *pair;
+                *pair = [a.mul_add(*cos, -(b * sin)), b.mul_add(*cos, a * sin)];
+            }
+        }
+        Pairing::Half => {
+            let (first, second) = head.split_at_mut(head.len() / 2);
+            for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                let (x, y) = (*a, *b);
+                *a = x.mul_add(*cos, -(y * sin));
+                *b = y.mul_add(*cos, x * sin);
+            }
+        }
+    }
+}
+
+tiered! {
+    /// Turns the pairs of one head, `[head_dim]`, by the angles of a position, `[head_dim / 2]`.
+    pub(super) fn rotate(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing)
+        = rotate_body
+}
+
+#[inline(always)]
+fn all_finite_body<V: Lanes>(x: &[f32]) -> bool {
+    let (eights, tail) = x.as_chunks::<8>();
+    let mut acc = V::splat(0.0);
+    for eight in eights {
+        acc = V::load(eight).fma(V::splat(0.0), acc);
+    }
+    V::load_tail(tail).fma(V::splat(0.0), acc).sum() == 0.0
+}
+
+tiered! {
+    /// Whether no number is infinite or NaN.
+    pub(super) fn all_finite(x: &[f32]) -> bool = all_finite_body
+}
+
+#[inline(always)]
+fn round_f16_body<V: Lanes>(x: &[f32], out: &mut [u16]) {
+    let (eights, tail) = x.as_chunks::<8>();
+    let (outs, out_tail) = out.as_chunks_mut::<8>();
+    for (x, out) in eights.iter().zip(outs) {
+        V::load(x).store_f16(out);
+    }
+    let mut last = [0; 8];
+    V::load_tail(tail).store_f16(&mut last);
+    out_tail.copy_from_slice(&last[..tail.len()]);
+}
+
+tiered! {
+    /// Rounds to f16, to nearest, ties to even.
+    pub(super) fn round_f16(x: &[f32], out: &mut [u16]) = round_f16_body
+}
+
+/// Widens f16 numbers, exactly.
+#[inline(always)]
+pub(super) fn widen_f16<V: Lanes>(x: &[u16], out: &mut [f32]) {
+    let (eights, tail) = x.as_chunks::<8>();
+    let (outs, out_tail) = out.as_chunks_mut::<8>();
+    for (x, out) in eights.iter().zip(outs) {
+        V::load_f16(x).store(out);
+    }
+    let mut last = [0; 8];
+    last[..tail.len()].copy_from_slice(tail);
+    V::load_f16(&last).store_tail(out_tail);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::lanes::Tier;
+
+    #[inline(always)]
+    fn exp_all_body<V: Lanes>(x: &mut [f32]) {
+        for eight in x.as_chunks_mut::<8>().0 {
+            exp(V::load(eight)).store(eight);
+        }
+    }
+    tiered! { fn exp_all(x: &mut [f32]) = exp_all_body }
+
+    fn both(x: &[f32]) -> Vec<f32> {
+        let (mut portable, mut fast) = (x.to_vec(), x.to_vec());
+        exp_all(Tier::portable(), &mut portable);
+        exp_all(Tier::detect(), &mut fast);
+        for (i, (a, b)) in portable.iter().zip(&fast).enumerate() {
+            assert!(
+                a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+                "exp({}): {a} {b}",
+                x[i]
+            );
+        }
+        fast
+    }
+
+    #[test]
+    fn exp_is_within_two_ulp_and_equal_in_every_form() {
+        // Every exponent and a spread of mantissas, then a dense walk over the whole range.
+        let mut x: Vec<f32> =
+            (0u32..=0x42AE_0000).step_by(8191).map(|b| -f32::from_bits(b)).collect();
+        x.extend((0..400_000).map(|i| -87.0 * i as f32 / 400_000.0));
+        x.truncate(x.len() / 8 * 8);
+        let mut worst = 0.0f64;
+        for (x, got) in x.iter().zip(both(&x)) {
+            let exact = f64::from(*x).exp();
+            let ulp = f64::from(f32::EPSILON) * 2f64.powi(exact.log2().floor() as i32);
+            worst = worst.max((f64::from(got) - exact).abs() / ulp);
+        }
+        assert!(worst <= 2.0, "{worst} ulp");
+    }
+
+    #[test]
+    fn exp_at_the_edges() {
+        let inf = f32::INFINITY;
+        let got = both(&[0.0, -0.0, -87.0, -87.1, -1e30, -inf, f32::NAN, -1e-40]);
+        assert_eq!(got[..2], [1.0, 1.0]);
+        assert!(got[2] > 1.6e-38 && got[2] < 1.7e-38);
+        assert_eq!(got[3..6], [0.0, 0.0, 0.0]);
+        assert!(got[6].is_nan());
+        assert_eq!(got[7], 1.0);
+    }
+
+    #[test]
+    fn row_arithmetic_has_equal_bits_in_every_form_and_odd_lengths() {
+        for len in [1usize, 2, 6, 8, 10, 31, 64, 80, 577] {
+            let wave = |step: f32| -> Vec<f32> {
+                (0..len).map(|i| (i as f32 * step).sin() * 3.0 + 0.01).collect()
+            };
+            let (a, b) = (wave(0.7), wave(1.3));
+            let run = |tier: Tier| {
+                let mut gate = a.clone();
+                swiglu(tier, &mut gate, &b);
+                let mut norm = a.clone();
+                rms_norm(tier, &mut norm, &b, 1e-5);
+                let mut sum = a.clone();
+                add(tier, &mut sum, &b);
+                let mut turned = [a.clone(), a.clone()];
+                rotate(tier, &mut turned[0], &b[..len / 2], &b[len - len / 2..], Pairing::Half);
+                rotate(
+                    tier,
+                    &mut turned[1],
+                    &b[..len / 2],
+                    &b[len - len / 2..],
+                    Pairing::Interleaved,
+                );
+                let mut halves = vec![0u16; len];
+                round_f16(tier, &a, &mut halves);
+                let bits = [gate, norm, sum, turned.concat()].concat();
+                (bits.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), halves)
+            };
+            assert_eq!(run(Tier::portable()), run(Tier::detect()), "length {len}");
+        }
+    }
+
+    #[test]
+    fn silu_and_norm_follow_their_formulas() {
+        let x: Vec<f32> = (-40..40).map(|i| i as f32 * 0.5).collect();
+        let mut gate = x.clone();
+        swiglu(Tier::detect(), &mut gate, &vec![2.0; x.len()]);
+        for (x, got) in x.iter().zip(&gate) {
+            let x = f64::from(*x);
+            let exact = 2.0 * x / (1.0 + (-x).exp());
+            assert!((f64::from(*got) - exact).abs() <= exact.abs() * 4e-7 + 1e-30, "silu({x})");
+        }
+        let mut norm = x.clone();
+        rms_norm(Tier::detect(), &mut norm, &vec![1.5; x.len()], 1e-5);
+        let mean = x.iter().map(|x| f64::from(x * x)).sum::<f64>() / x.len() as f64;
+        for (x, got) in x.iter().zip(&norm) {
+            let exact = f64::from(*x) / (mean + 1e-5).sqrt() * 1.5;
+            assert!((f64::from(*got) - exact).abs() <= exact.abs() * 4e-7);
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_seen_wherever_it_stands() {
+        for tier in [Tier::portable(), Tier::detect()] {
+            for len in [1usize, 8, 9, 23] {
+                assert!(all_finite(tier, &vec![f32::MAX; len]));
+                for at in 0..len {
+                    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                        let mut x = vec![1.0; len];
+                        x[at] = bad;
+                        assert!(!all_finite(tier, &x));
+                    }
+                }
+            }
+        }
+    }
+}

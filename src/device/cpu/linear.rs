@@ -1,0 +1,304 @@
+//! Weights in memory and products with them, divided over threads by outputs, never inside a sum.
+
+use super::arena::zeroed;
+use super::dense::{self, Plain, for_plain};
+use super::disjoint::Disjoint;
+use super::lanes::{Lanes, Tier, tiered};
+use super::quantised::{self, BLOCK, BlockDot, Format, PANEL, QuantisedRows, for_format};
+use crate::device::DeviceError;
+use crate::store::{Tensor, WeightType};
+use memmap2::MmapMut;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// A matrix `[outputs, inputs]`.
+pub struct Weight {
+    pub(super) outputs: usize,
+    pub(super) inputs: usize,
+    kind: WeightType,
+    store: Store,
+}
+
+enum Store {
+    /// Rows as they lie in the mapped file.
+    Plain(Tensor),
+    /// Panels of eight rows (`quantised`).
+    Panels(MmapMut),
+}
+
+impl Weight {
+    /// Takes a matrix from its file: plain types stay mapped, block formats are interleaved.
+    pub(super) fn new(tensor: &Tensor) -> Result<Self, DeviceError> {
+        let refuse = |what| DeviceError::Weight { tensor: tensor.name.clone(), what };
+        let [outputs, inputs] = tensor.shape[..] else {
+            return Err(refuse(format!("a matrix was expected, its shape is {:?}", tensor.shape)));
+        };
+        let kind = tensor.kind;
+        if inputs % kind.block_len() != 0 {
+            return Err(refuse(format!("rows of {inputs} are not whole blocks of {kind:?}")));
+        }
+        let row_bytes = inputs / kind.block_len() * kind.block_bytes();
+        if outputs.checked_mul(row_bytes) != Some(tensor.bytes().len()) {
+            return Err(refuse(format!(
+                "{} bytes do not hold {outputs} rows of {row_bytes} bytes",
+                tensor.bytes().len()
+            )));
+        }
+        let store = if kind.block_len() == 1 {
+            Store::Plain(tensor.clone())
+        } else {
+            let mut panels = zeroed(outputs.next_multiple_of(PANEL) * row_bytes, "weights")?;
+            let (bytes, blocks) = (tensor.bytes(), inputs / BLOCK);
+            for_format!(
+                kind,
+                interleave_all[](bytes, blocks, &mut panels),
+                unreachable!("the plain types went the other way")
+            );
+            Store::Panels(panels)
+        };
+        Ok(Self { outputs, inputs, kind, store })
+    }
+
+    pub(super) fn is_quantised(&self) -> bool {
+        matches!(self.store, Store::Panels(_))
+    }
+
+    /// One row as f32, `[inputs]`.
+    pub(super) fn row(&self, row: usize, out: &mut [f32]) {
+        match &self.store {
+            Store::Plain(tensor) => {
+                let bytes = self.inputs * self.kind.block_bytes();
+                let from = row * bytes;
+                dense::widen_kind(self.kind, &tensor.bytes()[from..from + bytes], out);
+            }
+            Store::Panels(panels) => for_format!(
+                self.kind,
+                unpack[](panels, row, out),
+                unreachable!("the plain types went the other way")
+            ),
+        }
+    }
+
+    /// Groups of eight outputs.
+    fn units(&self) -> usize {
+        self.outputs.div_ceil(PANEL)
+    }
+}
+
+fn unpack<F: Format>(panels: &[u8], row: usize, out: &mut [f32]) {
+    quantised::unpack_row::<F>(panels, row, out);
+}
+
+/// Interleaves in parallel: a panel is made of eight rows of the file.
+fn interleave_all<F: Format>(file: &[u8], blocks: usize, panels: &mut [u8]) {
+    let eight = PANEL * blocks * F::SIZE;
+    panels.par_chunks_mut(eight).zip(file.par_chunks(eight)).for_each(|(panel, rows)| {
+        quantised::interleave::<F>(rows, PANEL, blocks, panel);
+    });
+}
+
+/// One product: a weight, its bias, and where its outputs go.
+pub(super) struct Job<'a> {
+    pub weight: &'a Weight,
+    pub bias: Option<&'a [f32]>,
+    pub out: Disjoint<'a>,
+}
+
+/// The shared input of several products.
+pub(super) struct Input<'a> {
+    pub rows: usize,
+    /// `[rows][inputs]`
+    pub plain: &'a [f32],
+    /// The same rows quantised, where a weight asks for it.
+    pub quantised: &'a QuantisedRows,
+}
+
+/// Multiply-adds that are worth a task of their own.
+const TASK: usize = 1 << 18;
+/// Input rows that pass a group of outputs together: their blocks stay in the second-level cache.
+const ROWS: usize = 128;
+
+/// Computes all outputs of all jobs.
+pub(super) fn multiply(tier: Tier, threads: usize, input: &Input<'_>, jobs: &[Job<'_>]) {
+    let mut tasks = Vec::new();
+    for job in jobs {
+        let (units, cost) = (job.weight.units(), PANEL * job.weight.inputs * input.rows);
+        let total: usize = jobs.iter().map(|job| job.weight.units()).sum();
+        let step = (TASK.div_ceil(cost.max(1))).max(total.div_ceil(8 * threads));
+        for from in (0..units).step_by(step) {
+            tasks.push((job, from..(from + step).min(units)));
+        }
+    }
+    let run = |(job, units): &(&Job<'_>, Range<usize>)| match &job.weight.store {
+        Store::Panels(panels) => panel_task(tier, panels, job, input, units.clone()),
+        Store::Plain(tensor) => plain_task(tier, tensor.bytes(), job, input, units.clone()),
+    };
+    if threads == 1 || tasks.len() == 1 {
+        tasks.iter().for_each(run);
+    } else {
+        tasks.par_iter().with_max_len(1).for_each(run);
+    }
+}
+
+/// Adds the bias to eight outputs of a row and writes those that exist.
+///
+/// # Safety
+/// No other thread may write the unit's outputs.
+#[inline(always)]
+unsafe fn write_unit<V: Lanes>(sums: V, job: &Job<'_>, row: usize, unit: usize) {
+    let from = unit * PANEL;
+    let count = (job.weight.outputs - from).min(PANEL);
+    let sums = match job.bias {
+        Some(bias) => sums.add(V::load_tail(&bias[from..from + count])),
+        None => sums,
+    };
+    // SAFETY: as the caller promises.
+    let out = unsafe { job.out.part(row, from, count) };
+    match out.as_mut_array::<8>() {
+        Some(out) => sums.store(out),
+        None => sums.store_tail(out),
+    }
+}
+
+tiered! {
+    /// The units of a job whose weight lies in panels.
+    fn panel_task(panels: &[u8], job: &Job<'_>, input: &Input<'_>, units: Range<usize>)
+        = panel_body
+}
+
+#[inline(always)]
+fn panel_body<V: BlockDot>(panels: &[u8], job: &Job<'_>, input: &Input<'_>, units: Range<usize>) {
+    for_format!(
+        job.weight.kind,
+        panel_units[V,](panels, job, input, units),
+        unreachable!("a plain type is never in panels")
+    );
+}
+
+#[inline(always)]
+fn panel_units<V: BlockDot, F: Format>(
+    panels: &[u8],
+    job: &Job<'_>,
+    input: &Input<'_>,
+    units: Range<usize>,
+) {
+    let size = job.weight.inputs / BLOCK * F::PANEL_SIZE;
+    for first in (0..input.rows).step_by(ROWS) {
+        let rows = first..(first + ROWS).min(input.rows);
+        for unit in units.clone() {
+            panel_unit::<V, F>(&panels[unit * size..(unit + 1) * size], job, input, &rows, unit);
+        }
+    }
+}
+
+/// One panel with a range of rows, four rows at a time.
+#[inline(always)]
+fn panel_unit<V: BlockDot, F: Format>(
+    panel: &[u8],
+    job: &Job<'_>,
+    input: &Input<'_>,
+    rows: &Range<usize>,
+    unit: usize,
+) {
+    let blocks = job.weight.inputs / BLOCK;
+    let mut row = rows.start;
+    macro_rules! rows_at_once {
+        ($count:literal) => {{
+            let sums = quantised::panel_rows::<V, F, $count>(panel, input.quantised, row, blocks);
+            for (t, sums) in sums.into_iter().enumerate() {
+                // SAFETY: every unit of every job is in exactly one task.
+                unsafe { write_unit(sums, job, row + t, unit) };
+            }
+            row += $count;
+        }};
+    }
+    while row + 4 <= rows.end {
+        rows_at_once!(4);
+    }
+    while row + 2 <= rows.end {
+        rows_at_once!(2);
+    }
+    while row < rows.end {
+        rows_at_once!(1);
+    }
+}
+
+tiered! {
+    /// The units of a job whose weight is plain.
+    fn plain_task(bytes: &[u8], job: &Job<'_>, input: &Input<'_>, units: Range<usize>)
+        = plain_body
+}
+
+#[inline(always)]
+fn plain_body<V: Lanes>(bytes: &[u8], job: &Job<'_>, input: &Input<'_>, units: Range<usize>) {
+    for_plain!(
+        job.weight.kind,
+        plain_units[V,](bytes, job, input, units),
+        unreachable!("a block format is always in panels")
+    );
+}
+
+#[inline(always)]
+fn plain_units<V: Lanes, P: Plain>(
+    bytes: &[u8],
+    job: &Job<'_>,
+    input: &Input<'_>,
+    units: Range<usize>,
+) {
+    let columns = job.weight.inputs;
+    if input.rows < 4 || P::SIZE == 4 {
+        for unit in units {
+            let from = unit * PANEL * columns * P::SIZE;
+            let to = bytes.len().min(from + PANEL * columns * P::SIZE);
+            plain_unit::<V, P>(&bytes[from..to], job, input, unit);
+        }
+        return;
+    }
+    // Many rows: each weight is widened once and then used as f32.
+    let mut wide = vec![0.0f32; PANEL * columns];
+    for unit in units {
+        let from = unit * PANEL * columns * P::SIZE;
+        let count = (job.weight.outputs - unit * PANEL).min(PANEL) * columns;
+        let wide = &mut wide[..count];
+        dense::widen_eights::<V, P>(&bytes[from..from + count * P::SIZE], wide);
+        plain_unit::<V, dense::F32>(bytemuck::cast_slice(wide), job, input, unit);
+    }
+}
+
+/// Up to eight outputs of a plain weight with all rows, in tiles of four outputs and two rows.
+#[inline(always)]
+fn plain_unit<V: Lanes, P: Plain>(weights: &[u8], job: &Job<'_>, input: &Input<'_>, unit: usize) {
+    let columns = job.weight.inputs;
+    let count = (job.weight.outputs - unit * PANEL).min(PANEL);
+    let x = |row: usize| &input.plain[row * columns..(row + 1) * columns];
+    // Outputs that do not exist repeat the last one, and are not written.
+    let w = |m: usize| {
+        let from = m.min(count - 1) * columns * P::SIZE;
+        &weights[from..from + columns * P::SIZE]
+    };
+    let mut row = 0;
+    while row < input.rows {
+        let pair = row + 2 <= input.rows;
+        let mut sums = [[0.0; PANEL]; 2];
+        for half in 0..count.div_ceil(4) {
+            let w4: [&[u8]; 4] = std::array::from_fn(|m| w(4 * half + m));
+            if pair {
+                let tile = dense::tile::<V, P, 4, 2>(w4, [x(row), x(row + 1)]);
+                for (m, [a, b]) in tile.into_iter().enumerate() {
+                    sums[0][4 * half + m] = a;
+                    sums[1][4 * half + m] = b;
+                }
+            } else {
+                let tile = dense::tile::<V, P, 4, 1>(w4, [x(row)]);
+                for (m, [a]) in tile.into_iter().enumerate() {
+                    sums[0][4 * half + m] = a;
+                }
+            }
+        }
+        for sums in &sums[..if pair { 2 } else { 1 }] {
+            // SAFETY: every unit of every job is in exactly one task.
+            unsafe { write_unit(V::load(sums), job, row, unit) };
+            row += 1;
+        }
+    }
+}

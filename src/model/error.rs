@@ -1,0 +1,69 @@
+//! Why a model could not be loaded or run.
+
+use crate::device::{DeviceError, KvType};
+use crate::store::GgufError;
+
+/// Why a model could not be loaded or run.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// A model, an option of one, or a request that this build does not run; says what to do.
+    #[error("{what}")]
+    Unsupported { what: String },
+    #[error("config.json: {what}")]
+    Config { what: String },
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    #[error("the model's files lack the tensor {tensor}; download them again")]
+    MissingTensor { tensor: String },
+    #[error(
+        "tensor {tensor} has shape {found:?}, but the model's options ask for {expected:?}; \
+         the weights and the configuration do not belong together"
+    )]
+    Shape { tensor: String, found: Vec<usize>, expected: Vec<usize> },
+    #[error("a model needs at least one page of 16 positions; none was given")]
+    NoPages,
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("row {row} of the batch: {problem}")]
+    Batch { row: usize, problem: BatchProblem },
+    #[error(
+        "hidden row {index} is asked for at page {page}, offset {offset}; the arena has {pages} pages of 16"
+    )]
+    NoSuchHidden { index: usize, page: u32, offset: usize, pages: usize },
+    #[error("room for {expected} logits is needed, {found} were given")]
+    LogitsRoom { expected: usize, found: usize },
+    #[error(
+        "row {row} of the batch gave a number that is not finite (weights damaged, or values beyond \
+         the range of the {kv:?} cache; with F16 try F32)"
+    )]
+    NotFinite { row: usize, kv: KvType },
+}
+
+/// Which rule of a batch a row breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BatchProblem {
+    #[error("slot {slot} has no page table; the batch has {slots}")]
+    NoSlot { slot: usize, slots: usize },
+    #[error("token id {token} is outside the vocabulary of {vocab}")]
+    NoToken { token: u32, vocab: usize },
+    #[error("position {position} is beyond the context of {context} positions")]
+    BeyondContext { position: usize, context: usize },
+    #[error("position {position} needs {needed} pages, the slot's table has {found}")]
+    ShortTable { position: usize, needed: usize, found: usize },
+    #[error("page {page} is outside the arena of {pages}")]
+    NoPage { page: u32, pages: usize },
+    #[error("position {position} does not follow the slot's row before it; {expected} would")]
+    NotRising { position: usize, expected: usize },
+    #[error(
+        "page {page} is written by slot {other} too; pages that are written belong to one slot"
+    )]
+    SharedPage { page: u32, other: usize },
+    #[error("adapters are not run by this build; open the model without one")]
+    Adapter,
+}
+
+impl ModelError {
+    pub(super) fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported { what: what.into() }
+    }
+}
