@@ -1,1 +1,3 @@
+//! Faults that users of other engines reported; the symptom must not occur here.
 
+mod engine;

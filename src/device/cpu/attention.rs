@@ -121,7 +121,7 @@ fn attend_tile<V: Lanes>(
     let before = scratch.greatest[state];
     let tile = low.max(high).greatest();
     let greatest = if before > tile { before } else { tile };
-    let [low, high] = [low, high].map(|scores| exp(scores.sub(V::splat(greatest))));
+    let (low, high) = (exp(low.sub(V::splat(greatest))), exp(high.sub(V::splat(greatest))));
     let mut correction = [0.0; 8];
     exp(V::splat(before).sub(V::splat(greatest))).store(&mut correction);
     let correction = correction[0];
@@ -139,8 +139,10 @@ fn attend_tile<V: Lanes>(
 #[inline(always)]
 fn scores<V: Lanes>(query: &[f32], keys: &[f32]) -> V {
     let head_dim = query.len();
-    let rows: [&[f32]; 8] = std::array::from_fn(|j| &keys[j * head_dim..(j + 1) * head_dim]);
-    let rows = rows.map(|row| row.as_chunks::<8>());
+    let mut rows: [(&[[f32; 8]], &[f32]); 8] = [(&[], &[]); 8];
+    for j in 0..8 {
+        rows[j] = keys[j * head_dim..(j + 1) * head_dim].as_chunks();
+    }
     let (eights, tail) = query.as_chunks::<8>();
     let mut acc = [V::splat(0.0); 8];
     for (i, eight) in eights.iter().enumerate() {
@@ -193,7 +195,10 @@ fn add_columns<V: Lanes, const C: usize>(
 ) {
     let acc = acc.as_chunks_mut::<8>().0;
     let correction = V::splat(correction);
-    let mut sums: [V; C] = std::array::from_fn(|c| V::load(&acc[c]).mul(correction));
+    let mut sums = [correction; C];
+    for c in 0..C {
+        sums[c] = V::load(&acc[c]).mul(correction);
+    }
     for (j, weight) in weights.iter().enumerate() {
         let row = values[j * head_dim..j * head_dim + 8 * C].as_chunks::<8>().0;
         let weight = V::splat(*weight);

@@ -4,12 +4,14 @@
 //! the row were padded with zeros to a multiple of eight, then the tree of [`Lanes::sum`].
 
 use super::lanes::Lanes;
+use super::quantised::bytes_at;
 use crate::store::WeightType;
 
 /// Eight weights at a time, widened to f32.
 pub(super) trait Plain {
     /// Bytes of one weight.
     const SIZE: usize;
+    /// Eight weights, `8 * SIZE` bytes.
     fn eight<V: Lanes>(bytes: &[u8]) -> V;
     fn one(bytes: &[u8]) -> f32;
 }
@@ -18,16 +20,11 @@ pub(super) struct F32;
 pub(super) struct F16;
 pub(super) struct BF16;
 
-#[inline(always)]
-fn words(bytes: &[u8]) -> [u16; 8] {
-    std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]))
-}
-
 impl Plain for F32 {
     const SIZE: usize = 4;
     #[inline(always)]
     fn eight<V: Lanes>(bytes: &[u8]) -> V {
-        V::load(&std::array::from_fn(|i| Self::one(&bytes[4 * i..])))
+        V::load_f32(bytes_at(bytes, 0))
     }
     #[inline(always)]
     fn one(bytes: &[u8]) -> f32 {
@@ -39,7 +36,7 @@ impl Plain for F16 {
     const SIZE: usize = 2;
     #[inline(always)]
     fn eight<V: Lanes>(bytes: &[u8]) -> V {
-        V::load_f16(&words(bytes))
+        V::load_f16(bytes_at(bytes, 0))
     }
     #[inline(always)]
     fn one(bytes: &[u8]) -> f32 {
@@ -51,7 +48,7 @@ impl Plain for BF16 {
     const SIZE: usize = 2;
     #[inline(always)]
     fn eight<V: Lanes>(bytes: &[u8]) -> V {
-        V::load_bf16(&words(bytes))
+        V::load_bf16(bytes_at(bytes, 0))
     }
     #[inline(always)]
     fn one(bytes: &[u8]) -> f32 {
@@ -94,10 +91,10 @@ pub(super) fn tile<V: Lanes, P: Plain, const M: usize, const N: usize>(
     let whole = columns / 8 * 8;
     let mut acc = [[V::splat(0.0); N]; M];
     for k in (0..whole).step_by(8) {
-        let x: [V; N] = std::array::from_fn(|t| {
-            let eight: &[f32; 8] = inputs[t][k..k + 8].first_chunk().unwrap_or(&[0.0; 8]);
-            V::load(eight)
-        });
+        let mut x = [V::splat(0.0); N];
+        for t in 0..N {
+            x[t] = V::load(&inputs[t].as_chunks::<8>().0[k / 8]);
+        }
         for m in 0..M {
             let w: V = P::eight(&weights[m][k * P::SIZE..(k + 8) * P::SIZE]);
             for t in 0..N {
@@ -115,7 +112,13 @@ pub(super) fn tile<V: Lanes, P: Plain, const M: usize, const N: usize>(
             }
         }
     }
-    acc.map(|row| row.map(V::sum))
+    let mut sums = [[0.0; N]; M];
+    for m in 0..M {
+        for t in 0..N {
+            sums[m][t] = acc[m][t].sum();
+        }
+    }
+    sums
 }
 
 /// [`widen`], eight at a time.

@@ -155,11 +155,11 @@ pub(super) fn widen_f16<V: Lanes>(x: &[u16], out: &mut [f32]) {
     let (eights, tail) = x.as_chunks::<8>();
     let (outs, out_tail) = out.as_chunks_mut::<8>();
     for (x, out) in eights.iter().zip(outs) {
-        V::load_f16(x).store(out);
+        V::load_f16(bytemuck::cast_ref(x)).store(out);
     }
-    let mut last = [0; 8];
+    let mut last = [0u16; 8];
     last[..tail.len()].copy_from_slice(tail);
-    V::load_f16(&last).store_tail(out_tail);
+    V::load_f16(bytemuck::cast_ref(&last)).store_tail(out_tail);
 }
 
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! A kernel is a generic function over [`Lanes`], compiled twice: over [`Portable`], plain arrays,
 //! and over [`Avx2`]. Every method is a lane-wise IEEE operation, an exact conversion, or a sum in a
 //! declared order, so both give the same bits.
+//!
+//! A closure is a function of its own and does not have the features of the function around it, so
+//! kernels loop over arrays of lanes and do not `map` them: the instructions would become calls.
 
 use half::{bf16, f16};
 
@@ -77,10 +80,12 @@ pub(super) use tiered;
 pub(super) trait Lanes: Copy {
     fn splat(x: f32) -> Self;
     fn load(x: &[f32; 8]) -> Self;
-    /// Eight f16 numbers, widened (exact).
-    fn load_f16(x: &[u16; 8]) -> Self;
-    /// Eight bf16 numbers, widened (exact).
-    fn load_bf16(x: &[u16; 8]) -> Self;
+    /// Eight little-endian f32 numbers.
+    fn load_f32(x: &[u8; 32]) -> Self;
+    /// Eight little-endian f16 numbers, widened (exact).
+    fn load_f16(x: &[u8; 16]) -> Self;
+    /// Eight little-endian bf16 numbers, widened (exact).
+    fn load_bf16(x: &[u8; 16]) -> Self;
     fn store(self, out: &mut [f32; 8]);
     /// Rounds to f16, to nearest, ties to even.
     fn store_f16(self, out: &mut [u16; 8]);
@@ -160,12 +165,16 @@ impl Lanes for Portable {
         Self(*x)
     }
     #[inline(always)]
-    fn load_f16(x: &[u16; 8]) -> Self {
-        Self(x.map(|bits| f16::from_bits(bits).to_f32()))
+    fn load_f32(x: &[u8; 32]) -> Self {
+        Self(std::array::from_fn(|i| f32::from_le_bytes(x.as_chunks().0[i])))
     }
     #[inline(always)]
-    fn load_bf16(x: &[u16; 8]) -> Self {
-        Self(x.map(|bits| bf16::from_bits(bits).to_f32()))
+    fn load_f16(x: &[u8; 16]) -> Self {
+        Self(std::array::from_fn(|i| f16::from_le_bytes(x.as_chunks().0[i]).to_f32()))
+    }
+    #[inline(always)]
+    fn load_bf16(x: &[u8; 16]) -> Self {
+        Self(std::array::from_fn(|i| bf16::from_le_bytes(x.as_chunks().0[i]).to_f32()))
     }
     #[inline(always)]
     fn store(self, out: &mut [f32; 8]) {
@@ -248,12 +257,14 @@ pub(super) use avx2::Avx2;
 mod avx2 {
     use super::Lanes;
     use std::arch::x86_64::*;
+    use std::mem::transmute;
 
     /// The lanes in one AVX register.
     ///
     /// Its methods are only reached through [`tiered`](super::tiered), which calls them inside a
     /// function with AVX2, FMA and F16C after these were detected: that is the reason why each
-    /// `unsafe` below is sound. Loads and stores are unaligned and within the array named.
+    /// `unsafe` below is sound. Loads and stores are transmutes between an array and a register of
+    /// the same size, which any bits may fill.
     #[derive(Clone, Copy)]
     pub(in crate::device::cpu) struct Avx2(pub(in crate::device::cpu) __m256);
 
@@ -266,32 +277,37 @@ mod avx2 {
         #[inline(always)]
         fn load(x: &[f32; 8]) -> Self {
             // SAFETY: see `Avx2`.
-            Self(unsafe { _mm256_loadu_ps(x.as_ptr()) })
+            Self(unsafe { transmute::<[f32; 8], __m256>(*x) })
         }
         #[inline(always)]
-        fn load_f16(x: &[u16; 8]) -> Self {
+        fn load_f32(x: &[u8; 32]) -> Self {
             // SAFETY: see `Avx2`.
-            Self(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(x.as_ptr().cast())) })
+            Self(unsafe { transmute::<[u8; 32], __m256>(*x) })
         }
         #[inline(always)]
-        fn load_bf16(x: &[u16; 8]) -> Self {
+        fn load_f16(x: &[u8; 16]) -> Self {
+            // SAFETY: see `Avx2`.
+            Self(unsafe { _mm256_cvtph_ps(transmute::<[u8; 16], __m128i>(*x)) })
+        }
+        #[inline(always)]
+        fn load_bf16(x: &[u8; 16]) -> Self {
             // SAFETY: see `Avx2`.
             Self(unsafe {
-                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(x.as_ptr().cast()));
+                let wide = _mm256_cvtepu16_epi32(transmute::<[u8; 16], __m128i>(*x));
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
             })
         }
         #[inline(always)]
         fn store(self, out: &mut [f32; 8]) {
-            // SAFETY: see `Avx2`.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), self.0) }
+            // SAFETY: as many bytes, and every value of them is eight f32.
+            *out = unsafe { transmute::<__m256, [f32; 8]>(self.0) };
         }
         #[inline(always)]
         fn store_f16(self, out: &mut [u16; 8]) {
             // SAFETY: see `Avx2`.
             unsafe {
                 let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0);
-                _mm_storeu_si128(out.as_mut_ptr().cast(), rounded);
+                *out = transmute::<__m128i, [u16; 8]>(rounded);
             }
         }
         #[inline(always)]
@@ -304,7 +320,9 @@ mod avx2 {
                 let ints = _mm256_cvtps_epi32(_mm256_and_ps(self.0, ordered));
                 let halves = (_mm256_castsi256_si128(ints), _mm256_extracti128_si256::<1>(ints));
                 let words = _mm_packs_epi32(halves.0, halves.1);
-                _mm_storel_epi64(out.as_mut_ptr().cast(), _mm_packs_epi16(words, words));
+                *out = _mm_cvtsi128_si64(_mm_packs_epi16(words, words))
+                    .to_le_bytes()
+                    .map(u8::cast_signed);
             }
         }
         #[inline(always)]
@@ -368,7 +386,7 @@ mod avx2 {
         fn sums(rows: [Self; 8]) -> Self {
             // SAFETY: see `Avx2`.
             unsafe {
-                let [a, b, c, d, e, f, g, h] = rows.map(|row| row.0);
+                let [Self(a), Self(b), Self(c), Self(d), Self(e), Self(f), Self(g), Self(h)] = rows;
                 let abcd = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
                 let efgh = _mm256_hadd_ps(_mm256_hadd_ps(e, f), _mm256_hadd_ps(g, h));
                 Self(_mm256_add_ps(
@@ -405,7 +423,7 @@ mod avx2 {
         #[inline(always)]
         fn from_ints(x: [i32; 8]) -> Self {
             // SAFETY: see `Avx2`.
-            Self(unsafe { _mm256_cvtepi32_ps(_mm256_loadu_si256(x.as_ptr().cast())) })
+            Self(unsafe { _mm256_cvtepi32_ps(transmute::<[i32; 8], __m256i>(x)) })
         }
     }
 }

@@ -4,7 +4,7 @@ use super::arena::zeroed;
 use super::dense::{self, Plain, for_plain};
 use super::disjoint::Disjoint;
 use super::lanes::{Lanes, Tier, tiered};
-use super::quantised::{self, BLOCK, BlockDot, Format, PANEL, QuantisedRows, for_format};
+use super::quantised::{self, Activations, BLOCK, BlockDot, Format, PANEL, for_format};
 use crate::device::DeviceError;
 use crate::store::{Tensor, WeightType};
 use memmap2::MmapMut;
@@ -109,8 +109,8 @@ pub(super) struct Input<'a> {
     pub rows: usize,
     /// `[rows][inputs]`
     pub plain: &'a [f32],
-    /// The same rows quantised, where a weight asks for it.
-    pub quantised: &'a QuantisedRows,
+    /// The same rows quantised, `[rows][inputs / 32]`, where a weight asks for it.
+    pub quantised: &'a [Activations],
 }
 
 /// Multiply-adds that are worth a task of their own.

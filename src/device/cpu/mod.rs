@@ -22,7 +22,7 @@ use crate::store::Tensor;
 use arena::TileMut;
 use disjoint::Disjoint;
 use linear::{Input, Job};
-use quantised::{BLOCK, QuantisedRows};
+use quantised::{Activations, BLOCK};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ pub struct Cpu {
     tier: Tier,
     threads: usize,
     pool: Arc<rayon::ThreadPool>,
-    quantised: QuantisedRows,
+    /// The quantised input of the product at hand.
+    quantised: Vec<Activations>,
 }
 
 impl Cpu {
@@ -48,7 +49,7 @@ impl Cpu {
             .thread_name(|i| format!("unsay-cpu-{i}"))
             .build()
             .map_err(|error| DeviceError::Threads { threads, reason: error.to_string() })?;
-        Ok(Self { tier, threads, pool: Arc::new(pool), quantised: QuantisedRows::default() })
+        Ok(Self { tier, threads, pool: Arc::new(pool), quantised: Vec::new() })
     }
 
     /// The form that the kernels run in.
@@ -58,13 +59,10 @@ impl Cpu {
 
     fn quantise(&mut self, input: &[f32], rows: usize, columns: usize) {
         let (tier, blocks) = (self.tier, columns / BLOCK);
-        let QuantisedRows { quants, scales } = &mut self.quantised;
-        quants.resize(quants.len().max(rows * columns), 0);
-        scales.resize(scales.len().max(rows * blocks), Default::default());
-        let quants = quants[..rows * columns].par_chunks_mut(columns);
-        let rows = quants.zip(scales.par_chunks_mut(blocks)).zip(input.par_chunks(columns));
-        rows.with_min_len(16).for_each(|((quants, scales), x)| {
-            quantised::quantise_row(tier, x, quants, scales);
+        self.quantised.resize(self.quantised.len().max(rows * blocks), Activations::default());
+        let out = self.quantised[..rows * blocks].par_chunks_mut(blocks);
+        out.zip(input.par_chunks(columns)).with_min_len(16).for_each(|(out, x)| {
+            quantised::quantise_row(tier, x, out);
         });
     }
 

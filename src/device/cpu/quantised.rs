@@ -105,10 +105,18 @@ fn interleave_block<F: Format>(block: &[u8], lane: usize, out: &mut [u8]) {
     }
 }
 
-/// The eight f16 numbers at the start of `bytes`.
+/// `N` bytes from byte `at`, which the caller knows to be there.
 #[inline(always)]
-fn eight_f16(bytes: &[u8]) -> [u16; 8] {
-    std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]))
+pub(super) fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
+    match bytes[at..at + N].first_chunk() {
+        Some(chunk) => chunk,
+        None => unreachable!("a slice of N bytes has N bytes"),
+    }
+}
+
+/// The f16 number of one row among the eight from byte `at`.
+fn f16_at(block: &[u8], at: usize, lane: usize) -> f32 {
+    f16::from_le_bytes(*bytes_at(block, at + 2 * lane)).to_f32()
 }
 
 /// Stored weight `k` of `lane` in one block of a panel, its zero not yet subtracted.
@@ -134,32 +142,24 @@ pub(super) fn unpack_row<F: Format>(panels: &[u8], row: usize, out: &mut [f32]) 
     let lane = row % PANEL;
     let panel = &panels[row / PANEL * blocks * F::PANEL_SIZE..][..blocks * F::PANEL_SIZE];
     for (block, out) in panel.chunks_exact(F::PANEL_SIZE).zip(out.chunks_exact_mut(BLOCK)) {
-        let scale = f16::from_bits(eight_f16(block)[lane]).to_f32();
-        let min =
-            if F::HAS_MIN { f16::from_bits(eight_f16(&block[16..])[lane]).to_f32() } else { 0.0 };
+        let scale = f16_at(block, 0, lane);
+        let min = if F::HAS_MIN { f16_at(block, 16, lane) } else { 0.0 };
         for (k, out) in out.iter_mut().enumerate() {
             *out = ((stored::<F>(block, lane, k) - F::ZERO) as f32).mul_add(scale, min);
         }
     }
 }
 
-/// Rows of activations as blocks of i8.
-#[derive(Default)]
-pub(super) struct QuantisedRows {
-    /// `[rows][columns]`
-    pub quants: Vec<i8>,
-    /// `[rows][blocks]`
-    pub scales: Vec<BlockScale>,
-}
-
-/// What belongs to one block of activations.
+/// One block of activations.
 #[derive(Clone, Copy, Default)]
-pub(super) struct BlockScale {
+pub(super) struct Activations {
+    /// 32 i8 numbers, -127..=127, four to a word, the first in the lowest byte.
+    pub words: [i32; BLOCK / 4],
     /// `da`; NaN where the block held a number that is not finite.
     pub scale: f32,
-    /// `s`, the block's sum times its scale.
+    /// `s`, the sum of the integers times the scale.
     pub sum: f32,
-    /// The sum of the block's integers.
+    /// The sum of the integers.
     pub int_sum: i32,
 }
 
@@ -168,10 +168,9 @@ const SMALLEST_BLOCK: f32 = 1e-30;
 
 /// Quantises one row, `[32 n]`: `da = max / 127`, `q = round(x * (127 / max))`.
 #[inline(always)]
-fn quantise_row_body<V: Lanes>(x: &[f32], quants: &mut [i8], scales: &mut [BlockScale]) {
-    let blocks = x.as_chunks::<BLOCK>().0.iter().zip(quants.as_chunks_mut::<BLOCK>().0);
-    for ((x, quants), out) in blocks.zip(scales) {
-        let (x, quants) = (x.as_chunks::<8>().0, quants.as_chunks_mut::<8>().0);
+fn quantise_row_body<V: Lanes>(x: &[f32], out: &mut [Activations]) {
+    for (x, out) in x.as_chunks::<BLOCK>().0.iter().zip(out) {
+        let x = x.as_chunks::<8>().0;
         let mut greatest = V::splat(0.0);
         // 0 * x summed: 0 if all are finite, else NaN.
         let mut finite = V::splat(0.0);
@@ -181,66 +180,59 @@ fn quantise_row_body<V: Lanes>(x: &[f32], quants: &mut [i8], scales: &mut [Block
             finite = eight.fma(V::splat(0.0), finite);
         }
         let (greatest, finite) = (greatest.greatest(), finite.sum());
-        let inverse = if greatest < SMALLEST_BLOCK { 0.0 } else { 127.0 / greatest };
-        let mut int_sum = 0;
-        for (eight, quants) in x.iter().zip(quants) {
+        let is_zero = greatest < SMALLEST_BLOCK;
+        let inverse = if is_zero { 0.0 } else { 127.0 / greatest };
+        let mut quants = [0i8; BLOCK];
+        for (eight, quants) in x.iter().zip(quants.as_chunks_mut::<8>().0) {
             V::load(eight).mul(V::splat(inverse)).store_i8(quants);
-            int_sum += quants.iter().map(|&q| i32::from(q)).sum::<i32>();
         }
-        let scale = if greatest < SMALLEST_BLOCK { finite } else { greatest / 127.0 + finite };
-        *out = BlockScale { scale, sum: scale * int_sum as f32, int_sum };
+        let mut int_sum = 0i32;
+        for quant in quants {
+            int_sum = int_sum.wrapping_add(i32::from(quant));
+        }
+        let scale = if is_zero { finite } else { greatest / 127.0 + finite };
+        let words = bytemuck::cast::<_, [i32; BLOCK / 4]>(quants).map(i32::from_le);
+        *out = Activations { words, scale, sum: scale * int_sum as f32, int_sum };
     }
 }
 
 tiered! {
     /// Quantises one row of activations.
-    pub(super) fn quantise_row(x: &[f32], quants: &mut [i8], scales: &mut [BlockScale])
-        = quantise_row_body
+    pub(super) fn quantise_row(x: &[f32], out: &mut [Activations]) = quantise_row_body
 }
 
 /// The exact integer dot products of a panel's block with the same block of `N` rows.
 pub(super) trait BlockDot: Lanes {
     /// Lane `i` of result `t` is `Σ_k (stored weight k of row i − zero) * acts[t][k]`, as f32.
-    fn dots<F: Format, const N: usize>(
-        block: &[u8],
-        acts: [&[i8; BLOCK]; N],
-        sums: [i32; N],
-    ) -> [Self; N];
+    fn dots<F: Format, const N: usize>(block: &[u8], acts: &[&Activations; N]) -> [Self; N];
 }
 
 impl BlockDot for Portable {
     #[inline(always)]
-    fn dots<F: Format, const N: usize>(
-        block: &[u8],
-        acts: [&[i8; BLOCK]; N],
-        sums: [i32; N],
-    ) -> [Self; N] {
+    fn dots<F: Format, const N: usize>(block: &[u8], acts: &[&Activations; N]) -> [Self; N] {
         let mut dots = [[0i32; PANEL]; N];
         for lane in 0..PANEL {
             for k in 0..BLOCK {
                 let weight = stored::<F>(block, lane, k);
                 for t in 0..N {
-                    dots[t][lane] += weight * i32::from(acts[t][k]);
+                    let act = acts[t].words[k / 4].to_le_bytes()[k % 4] as i8;
+                    dots[t][lane] += weight * i32::from(act);
                 }
             }
         }
-        std::array::from_fn(|t| Self::from_ints(dots[t].map(|dot| dot - F::ZERO * sums[t])))
+        std::array::from_fn(|t| Self::from_ints(dots[t].map(|dot| dot - F::ZERO * acts[t].int_sum)))
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::super::lanes::Avx2;
-    use super::{BLOCK, BlockDot, Format};
+    use super::super::lanes::{Avx2, Lanes};
+    use super::{Activations, BlockDot, Format, bytes_at};
     use std::arch::x86_64::*;
 
     impl BlockDot for Avx2 {
         #[inline(always)]
-        fn dots<F: Format, const N: usize>(
-            block: &[u8],
-            acts: [&[i8; BLOCK]; N],
-            sums: [i32; N],
-        ) -> [Self; N] {
+        fn dots<F: Format, const N: usize>(block: &[u8], acts: &[&Activations; N]) -> [Self; N] {
             assert!(block.len() >= F::PANEL_SIZE);
             // SAFETY: reached only where AVX2 was detected (see `Avx2`); the block's length is
             // asserted, and every load below stays inside it.
@@ -250,37 +242,50 @@ mod avx2 {
                 } else {
                     dots_nibbles::<F, N>(block, acts)
                 };
-                std::array::from_fn(|t| {
-                    let dot = if F::ZERO == 0 {
-                        ints[t]
-                    } else {
-                        _mm256_sub_epi32(ints[t], _mm256_set1_epi32(F::ZERO * sums[t]))
-                    };
-                    Self(_mm256_cvtepi32_ps(dot))
-                })
+                let mut dots = [Self::splat(0.0); N];
+                for t in 0..N {
+                    let mut dot = ints[t];
+                    if F::ZERO != 0 {
+                        let zeros = _mm256_set1_epi32(F::ZERO.wrapping_mul(acts[t].int_sum));
+                        dot = _mm256_sub_epi32(dot, zeros);
+                    }
+                    dots[t] = Self(_mm256_cvtepi32_ps(dot));
+                }
+                dots
             }
         }
     }
 
-    /// Four activations, `4 * group ..`, in every 32-bit lane.
+    /// 32 bytes of a block from byte `at`.
     #[inline(always)]
-    unsafe fn broadcast(acts: &[i8; BLOCK], group: usize) -> __m256i {
-        // SAFETY: the caller has AVX2; `group < 8`, so the four bytes are inside the array.
-        unsafe { _mm256_set1_epi32(acts.as_ptr().add(4 * group).cast::<i32>().read_unaligned()) }
+    fn vector(block: &[u8], at: usize) -> __m256i {
+        // SAFETY: as many bytes, and any bits may fill the register.
+        unsafe { std::mem::transmute::<[u8; 32], __m256i>(*bytes_at(block, at)) }
+    }
+
+    /// The high bits of all groups, a word each.
+    #[inline(always)]
+    fn high_words<F: Format>(block: &[u8]) -> [i32; 8] {
+        if !F::HAS_HIGH {
+            return [0; 8];
+        }
+        bytemuck::pod_read_unaligned::<[i32; 8]>(&block[F::HIGH_AT..F::HIGH_AT + 32])
     }
 
     /// The high bits of one group as 16 or 0 in each byte.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
     #[inline(always)]
-    unsafe fn high_bits<F: Format>(block: &[u8], group: usize) -> __m256i {
-        // SAFETY: the caller has AVX2 and a block of `F`, whose high bits are 32 bytes.
+    unsafe fn high_bits(word: i32) -> __m256i {
+        // SAFETY: as the caller promises.
         unsafe {
-            let bits = block.as_ptr().add(F::HIGH_AT + 4 * group).cast::<i32>().read_unaligned();
             let spread = _mm256_setr_epi8(
                 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3,
                 3, 3, 3, 3,
             );
             let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-            let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(bits), spread);
+            let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(word), spread);
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
             _mm256_and_si256(set, _mm256_set1_epi8(16))
         }
@@ -288,27 +293,31 @@ mod avx2 {
 
     /// 4- and 5-bit weights: unsigned weight × signed activation, summed in 16 bits as far as that
     /// is exact (8 × 2 × 15 × 127 = 30,480; for 5 bits 4 × 2 × 31 × 127 = 31,496), then in 32.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and the block is a whole one of `F`.
     #[inline(always)]
     unsafe fn dots_nibbles<F: Format, const N: usize>(
         block: &[u8],
-        acts: [&[i8; BLOCK]; N],
+        acts: &[&Activations; N],
     ) -> [__m256i; N] {
-        // SAFETY: the caller has AVX2 and a block of `F`: four vectors behind `QUANTS_AT`.
+        // SAFETY: as the caller promises; four vectors lie behind `QUANTS_AT`.
         unsafe {
             let (nibble, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
+            let bits = high_words::<F>(block);
             let mut words = [_mm256_setzero_si256(); N];
             let mut ints = [_mm256_setzero_si256(); N];
             for v in 0..4 {
-                let raw = _mm256_loadu_si256(block.as_ptr().add(F::QUANTS_AT + 32 * v).cast());
+                let raw = vector(block, F::QUANTS_AT + 32 * v);
                 let mut low = _mm256_and_si256(raw, nibble);
                 let mut high = _mm256_and_si256(_mm256_srli_epi16::<4>(raw), nibble);
                 if F::HAS_HIGH {
-                    low = _mm256_or_si256(low, high_bits::<F>(block, v));
-                    high = _mm256_or_si256(high, high_bits::<F>(block, v + 4));
+                    low = _mm256_or_si256(low, high_bits(bits[v]));
+                    high = _mm256_or_si256(high, high_bits(bits[v + 4]));
                 }
                 for t in 0..N {
-                    let a = _mm256_maddubs_epi16(low, broadcast(acts[t], v));
-                    let b = _mm256_maddubs_epi16(high, broadcast(acts[t], v + 4));
+                    let a = _mm256_maddubs_epi16(low, _mm256_set1_epi32(acts[t].words[v]));
+                    let b = _mm256_maddubs_epi16(high, _mm256_set1_epi32(acts[t].words[v + 4]));
                     words[t] = _mm256_add_epi16(words[t], _mm256_add_epi16(a, b));
                     if F::HAS_HIGH && v == 1 {
                         ints[t] = _mm256_madd_epi16(words[t], ones);
@@ -325,21 +334,24 @@ mod avx2 {
     }
 
     /// 8-bit weights: |weight| × (activation with the weight's sign); 2 × 128 × 127 fits 16 bits.
+    ///
+    /// # Safety
+    /// The processor has AVX2 and the block is a whole one of `F`.
     #[inline(always)]
     unsafe fn dots_bytes<F: Format, const N: usize>(
         block: &[u8],
-        acts: [&[i8; BLOCK]; N],
+        acts: &[&Activations; N],
     ) -> [__m256i; N] {
-        // SAFETY: the caller has AVX2 and a block of `F`: eight vectors behind `QUANTS_AT`.
+        // SAFETY: as the caller promises; eight vectors lie behind `QUANTS_AT`.
         unsafe {
             let ones = _mm256_set1_epi16(1);
             let mut ints = [_mm256_setzero_si256(); N];
             for v in 0..8 {
-                let weight = _mm256_loadu_si256(block.as_ptr().add(F::QUANTS_AT + 32 * v).cast());
+                let weight = vector(block, F::QUANTS_AT + 32 * v);
                 let magnitude = _mm256_abs_epi8(weight);
                 for t in 0..N {
-                    let signed = _mm256_sign_epi8(broadcast(acts[t], v), weight);
-                    let words = _mm256_maddubs_epi16(magnitude, signed);
+                    let four = _mm256_set1_epi32(acts[t].words[v]);
+                    let words = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(four, weight));
                     ints[t] = _mm256_add_epi32(ints[t], _mm256_madd_epi16(words, ones));
                 }
             }
@@ -348,35 +360,34 @@ mod avx2 {
     }
 }
 
-/// Products of one panel with `N` rows, `[N][8]`.
+/// Products of one panel with `N` rows, `[N][8]`; `rows` are blocks of all input rows, `first` the
+/// first row's number.
 #[inline(always)]
 pub(super) fn panel_rows<V: BlockDot, F: Format, const N: usize>(
     panel: &[u8],
-    rows: &QuantisedRows,
+    rows: &[Activations],
     first: usize,
     blocks: usize,
 ) -> [V; N] {
-    let quants: [&[[i8; BLOCK]]; N] = std::array::from_fn(|t| {
-        let at = (first + t) * blocks * BLOCK;
-        rows.quants[at..at + blocks * BLOCK].as_chunks::<BLOCK>().0
-    });
-    let scales: [&[BlockScale]; N] = std::array::from_fn(|t| {
-        let at = (first + t) * blocks;
-        &rows.scales[at..at + blocks]
-    });
+    let mut acts: [&[Activations]; N] = [&[]; N];
+    for t in 0..N {
+        acts[t] = &rows[(first + t) * blocks..(first + t + 1) * blocks];
+    }
     let mut acc = [V::splat(0.0); N];
     for (b, block) in panel.chunks_exact(F::PANEL_SIZE).take(blocks).enumerate() {
-        let acts = std::array::from_fn(|t| &quants[t][b]);
-        let scale: [BlockScale; N] = std::array::from_fn(|t| scales[t][b]);
-        let dots = V::dots::<F, N>(block, acts, std::array::from_fn(|t| scale[t].int_sum));
-        let weight_scale = V::load_f16(&eight_f16(block));
+        let mut act = [&acts[0][b]; N];
+        for t in 1..N {
+            act[t] = &acts[t][b];
+        }
+        let dots = V::dots::<F, N>(block, &act);
+        let weight_scale = V::load_f16(bytes_at(block, 0));
         for t in 0..N {
-            acc[t] = dots[t].fma(weight_scale.mul(V::splat(scale[t].scale)), acc[t]);
+            acc[t] = dots[t].fma(weight_scale.mul(V::splat(act[t].scale)), acc[t]);
         }
         if F::HAS_MIN {
-            let min = V::load_f16(&eight_f16(&block[16..]));
+            let min = V::load_f16(bytes_at(block, 16));
             for t in 0..N {
-                acc[t] = min.fma(V::splat(scale[t].sum), acc[t]);
+                acc[t] = min.fma(V::splat(act[t].sum), acc[t]);
             }
         }
     }
