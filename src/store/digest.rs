@@ -60,8 +60,18 @@ fn stamp(file: &Path) -> std::io::Result<String> {
     Ok(format!("{} {}", facts.len(), changed.as_nanos()))
 }
 
-/// Remembers the digest of a file that was just hashed. A folder that cannot be written to only
-/// means that the file is hashed again next time.
+/// Hashes a file and remembers its digest, unless the file changed meanwhile.
+pub(super) fn hash_and_remember(file: &Path) -> Result<String, StoreError> {
+    let before = stamp(file).ok();
+    let sha256 = sha256_of(file)?;
+    if before.is_some() && before == stamp(file).ok() {
+        remember(file, &sha256);
+    }
+    Ok(sha256)
+}
+
+/// Remembers the digest of a file. A folder that cannot be written to only means that the file is
+/// hashed again next time.
 pub(super) fn remember(file: &Path, sha256: &str) {
     if let Ok(stamp) = stamp(file) {
         let _ = std::fs::write(side_file(file), format!("{sha256} {stamp}\n"));

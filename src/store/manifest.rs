@@ -21,6 +21,7 @@ const BUNDLED: &[(&str, &str)] = &[(
 pub struct Manifest {
     /// What the user calls it; also its folder in the cache.
     pub name: String,
+    /// What is shown beside results.
     pub display_name: String,
     /// The file's name in the cache.
     pub file: String,
@@ -28,6 +29,7 @@ pub struct Manifest {
     pub bytes: u64,
     /// SHA-256 of the file, 64 lower-case hexadecimal digits.
     pub sha256: String,
+    /// The licence of the weights, as an SPDX expression.
     pub licence: String,
     /// Tried in this order.
     pub sources: Vec<Source>,

@@ -225,6 +225,7 @@ impl Metadata {
         self.entries.keys().map(String::as_str)
     }
 
+    /// Whether the file has this key.
     pub fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }

@@ -10,10 +10,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::cache::Cache;
-use super::digest::{Hasher, remember, remembered, sha256_of};
+use super::digest::{Hasher, hash_and_remember, remember, remembered, sha256_of};
 use super::error::StoreError;
 use super::manifest::{Manifest, Source};
-use super::sources;
+use super::sources::{self, HubFile};
 
 /// What a pull is at.
 #[derive(Debug)]
@@ -86,9 +86,7 @@ pub fn verify(manifest: &Manifest, cache: &Cache) -> Result<(), StoreError> {
     let damaged =
         |why| StoreError::Damaged { name: manifest.name.clone(), path: path.clone(), why };
     check_size(manifest, &path)?.map_err(damaged)?;
-    let sha256 = sha256_of(&path)?;
-    remember(&path, &sha256);
-    check_digest(manifest, &sha256).map_err(damaged)
+    check_digest(manifest, &hash_and_remember(&path)?).map_err(damaged)
 }
 
 /// Holds a file against its manifest: its size, and its digest, which is computed only if it is not
@@ -99,11 +97,7 @@ pub(super) fn check(manifest: &Manifest, path: &Path) -> Result<Result<(), Strin
     }
     let sha256 = match remembered(path) {
         Some(sha256) => sha256,
-        None => {
-            let sha256 = sha256_of(path)?;
-            remember(path, &sha256);
-            sha256
-        }
+        None => hash_and_remember(path)?,
     };
     Ok(check_digest(manifest, &sha256))
 }
@@ -208,7 +202,8 @@ fn fetch(
             Ok(fetched)
         }
         Source::Hub { repo, revision, file } => {
-            let link = sources::hub_file(repo, revision, file, &workshop.join("hub"), progress)?;
+            let source = HubFile { repo, revision, file };
+            let link = sources::hub_file(&source, manifest.bytes, &workshop.join("hub"), progress)?;
             // The client hands out a link into its own cache; the file itself is what is kept.
             let fetched = link.canonicalize().map_err(|e| e.to_string())?;
             check_size(manifest, &fetched).map_err(|e| e.to_string())?.map_err(given)?;

