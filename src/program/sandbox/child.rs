@@ -128,7 +128,7 @@ fn supervise(job: &Job, mut layers: Vec<Layer>, control: &UnixStream) -> Report 
 /// The interpreter's process as the supervisor holds it.
 struct Started {
     pid: i32,
-    result: File,
+    result: UnixStream,
     secret: [u8; 32],
     at: Instant,
 }
@@ -140,21 +140,19 @@ fn start(job: &Job, own_namespace: bool) -> io::Result<Started> {
         Some(text) => memory_file(&[text.as_bytes()])?,
         None => File::open("/dev/null")?.into(),
     };
-    let (result, result_writer) = io::pipe()?;
-    // A result that fits the pipe is written in one piece; a smaller pipe is no error.
-    // SAFETY: numbers only.
-    unsafe { libc::fcntl(result_writer.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
+    // A socket, not a pipe: what was written to a pipe can be read back by opening the descriptor
+    // again through `/proc`, which Landlock does not prevent for files without a path.
+    let (result, result_writer) = UnixStream::pair()?;
+    result.shutdown(std::net::Shutdown::Write)?;
     let at = Instant::now();
     // SAFETY: this process has one thread.
     match checked(unsafe { libc::fork() })? {
         0 => {
             // SAFETY: a duplicate of the live writer, made to report a failure before the start.
-            let report = unsafe { libc::fcntl(result_writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) };
-            let descriptors = [
-                (stdin, 0),
-                (job_file, JOB_FD),
-                (OwnedFd::from(result_writer), RESULT_FD),
-            ];
+            let report =
+                unsafe { libc::fcntl(result_writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) };
+            let descriptors =
+                [(stdin, 0), (job_file, JOB_FD), (OwnedFd::from(result_writer), RESULT_FD)];
             let (layer, why) = become_interpreter(job, descriptors, own_namespace);
             report_unconfined(report, &secret, layer, &why);
         }
@@ -164,7 +162,6 @@ fn start(job: &Job, own_namespace: bool) -> io::Result<Started> {
             for descriptor in [1, 2] {
                 onto(File::options().write(true).open("/dev/null")?.into(), descriptor)?;
             }
-            let result = File::from(OwnedFd::from(result));
             Ok(Started { pid: pid as i32, result, secret, at })
         }
     }
@@ -222,6 +219,9 @@ fn become_interpreter(
             .map_err(|error| ("seccomp", error.to_string()))?;
         confine::drop_privileges().map_err(told("privileges"))?;
         let interpreter = &job.interpreter;
+        std::fs::metadata(&interpreter.executable)
+            .map_err(|error| confine::Unrestricted::unreachable(&interpreter.executable, error))
+            .map_err(|error| (error.layer, error.why))?;
         confine::restrict_files(&interpreter.read, &interpreter.execute, &job.work)
             .map_err(|error| (error.layer, error.why))?;
         arrange(descriptors).map_err(told("descriptors"))?;
@@ -258,9 +258,8 @@ fn arrange(descriptors: [(OwnedFd, RawFd); 3]) -> io::Result<()> {
     let mut away = Vec::new();
     for (descriptor, number) in descriptors {
         // SAFETY: duplicates a live descriptor; the result is checked before it is owned.
-        let moved = checked(unsafe {
-            libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10)
-        })?;
+        let moved =
+            checked(unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) })?;
         // SAFETY: just made, owned by nobody else.
         away.push((unsafe { OwnedFd::from_raw_fd(moved as RawFd) }, number));
     }
@@ -362,11 +361,14 @@ fn watch(started: Started, job: &Job, control: &UnixStream) -> io::Result<(Endin
     let mut stopped = None;
     while stopped.is_none() {
         let left = job.limits.wall.saturating_sub(at.elapsed());
-        let [over, said, gone] = wait_on([
-            (handle.as_raw_fd(), libc::POLLIN),
-            (if open { result.as_raw_fd() } else { -1 }, libc::POLLIN),
-            (control.as_raw_fd(), libc::POLLRDHUP),
-        ], left.min(WATCH))?;
+        let [over, said, gone] = wait_on(
+            [
+                (handle.as_raw_fd(), libc::POLLIN),
+                (if open { result.as_raw_fd() } else { -1 }, libc::POLLIN),
+                (control.as_raw_fd(), libc::POLLRDHUP),
+            ],
+            left.min(WATCH),
+        )?;
         if said {
             open = read_some(&mut result, &mut bytes)?;
         }
@@ -399,7 +401,7 @@ fn watch(started: Started, job: &Job, control: &UnixStream) -> io::Result<(Endin
 
 /// Reads what is there; whether more may come. What is beyond any result is counted as one byte
 /// too many, which makes it none.
-fn read_some(from: &mut File, bytes: &mut Vec<u8>) -> io::Result<bool> {
+fn read_some(from: &mut UnixStream, bytes: &mut Vec<u8>) -> io::Result<bool> {
     let mut part = [0; 1 << 16];
     match from.read(&mut part) {
         Ok(0) => Ok(false),
@@ -476,15 +478,14 @@ impl ThreadCount {
         let about = format!("/proc/thread-self/fdinfo/{}", handle.as_raw_fd());
         let about = std::fs::read_to_string(about).unwrap_or_default();
         let pid = about.lines().find_map(|line| line.strip_prefix("Pid:")).map(str::trim);
-        ThreadCount {
-            path: pid.filter(|pid| *pid != "0").map(|pid| format!("/proc/{pid}/stat")),
-        }
+        ThreadCount { path: pid.filter(|pid| *pid != "0").map(|pid| format!("/proc/{pid}/stat")) }
     }
 
     fn now(&self) -> u64 {
         let stat = self.path.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         // The name, in parentheses, may hold anything; 18 fields on is the count.
-        let after_name = stat.as_deref().and_then(|stat| stat.rsplit_once(") ")).map(|(_, rest)| rest);
+        let after_name =
+            stat.as_deref().and_then(|stat| stat.rsplit_once(") ")).map(|(_, rest)| rest);
         after_name.and_then(|rest| rest.split(' ').nth(17)?.parse().ok()).unwrap_or(0)
     }
 }

@@ -202,6 +202,21 @@ pub struct Unrestricted {
     pub why: String,
 }
 
+impl Unrestricted {
+    /// A part of the interpreter that this user reaches with capabilities only, which the
+    /// interpreter will not have.
+    pub fn unreachable(path: &Path, error: impl std::fmt::Display) -> Unrestricted {
+        let path = path.display();
+        Unrestricted {
+            layer: "interpreter",
+            why: format!(
+                "{path} cannot be reached without special rights ({error}); install Python where \
+                 this user can read it"
+            ),
+        }
+    }
+}
+
 /// Closes the file system but for what the interpreter reads and the work folder; with newer
 /// kernels also TCP, devices' controls, abstract sockets and signals to others.
 pub fn restrict_files(
@@ -209,10 +224,8 @@ pub fn restrict_files(
     execute: &[PathBuf],
     work: &Path,
 ) -> Result<(), Unrestricted> {
-    let told = |error: landlock::RulesetError| Unrestricted {
-        layer: "landlock",
-        why: error.to_string(),
-    };
+    let told =
+        |error: landlock::RulesetError| Unrestricted { layer: "landlock", why: error.to_string() };
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -235,14 +248,8 @@ pub fn restrict_files(
         .chain([(null.as_path(), AccessFs::ReadFile | AccessFs::WriteFile)])
         .chain([(work, work_rights())]);
     for (path, rights) in grants {
-        let descriptor = PathFd::new(path).map_err(|error| Unrestricted {
-            layer: "interpreter",
-            why: format!(
-                "{} cannot be reached without special rights ({error}); install Python where this \
-                 user can read it",
-                path.display()
-            ),
-        })?;
+        let descriptor =
+            PathFd::new(path).map_err(|error| Unrestricted::unreachable(path, error))?;
         let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V6) };
         ruleset = ruleset.add_rule(PathBeneath::new(descriptor, rights)).map_err(told)?;
     }

@@ -1,8 +1,8 @@
 # Runs one program in the sandbox and writes what came of it to the result channel.
 #
-# Descriptor 3 holds a secret of 32 bytes, then the job as JSON; descriptor 4 is the write end of
-# the result channel. The result is believed only behind the secret, so the secret is never held
-# where the program can look it up: while the program runs it lies on the value stack of
+# Descriptor 3 holds a secret of 32 bytes, then the job as JSON; descriptor 4 is the result channel,
+# a socket that is only written to. The result is believed only behind the secret, so the secret is
+# never held where the program can look it up: while the program runs it lies on the value stack of
 # `_harness`'s frame alone, in no variable, cell, module or object that Python code can reach.
 # The kernel refuses to close, copy or replace descriptor 4, so nobody can read it back either.
 

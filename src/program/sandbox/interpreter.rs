@@ -77,10 +77,8 @@ struct Said {
 impl Interpreter {
     /// Asks the program at `candidate` whether it is a usable Python and where it lies.
     pub fn ask(candidate: &Path) -> Result<Interpreter, SandboxError> {
-        let refuse = |why: String| SandboxError::Interpreter {
-            path: candidate.display().to_string(),
-            why,
-        };
+        let refuse =
+            |why: String| SandboxError::Interpreter { path: candidate.display().to_string(), why };
         let output = Command::new(candidate)
             .args(["-I", "-B", "-X", "utf8", "-c", QUESTION])
             .stdin(Stdio::null())
@@ -108,7 +106,7 @@ impl Interpreter {
         let executable = PathBuf::from(&said.executable);
         let real = executable
             .canonicalize()
-            .map_err(|error| format!("its executable {} : {error}", said.executable))?;
+            .map_err(|error| format!("its executable {}: {error}", said.executable))?;
         let mut read: BTreeSet<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
         read.extend([executable.clone(), real.clone()]);
         for prefix in &said.prefixes {
@@ -134,7 +132,8 @@ impl Interpreter {
 
 /// The candidates on the search path, in order, each once.
 pub fn candidates(path: Option<&OsStr>) -> Vec<PathBuf> {
-    let folders: Vec<PathBuf> = path.map(|path| std::env::split_paths(path).collect()).unwrap_or(vec![]);
+    let folders: Vec<PathBuf> =
+        path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
     let usual = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
     let mut found = Vec::new();
     for name in ["python3", "python"] {
@@ -167,4 +166,70 @@ fn readable(paths: BTreeSet<PathBuf>) -> Vec<PathBuf> {
 fn is_loader(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.starts_with("ld-") || name.starts_with("ld.so") || name.starts_with("ld64.so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(executable: &Path, prefix: &Path, path: &[&str]) -> Said {
+        Said {
+            executable: executable.display().to_string(),
+            version: [3, 11, 7],
+            prefixes: vec![prefix.display().to_string()],
+            path: path.iter().map(|path| (*path).to_owned()).collect(),
+            maps: vec![],
+        }
+    }
+
+    #[test]
+    fn an_interpreter_in_a_home_opens_its_libraries_and_nothing_else_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (bin, lib) = (root.join("bin"), root.join("lib"));
+        for folder in [&bin, &lib, &root.join("private")] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let (python, link) = (bin.join("python3.11"), bin.join("python3"));
+        std::fs::write(&python, "").unwrap();
+        std::os::unix::fs::symlink(&python, &link).unwrap();
+        let inside = lib.join("python3.11");
+        let found = said(&link, &root, &[&inside.display().to_string(), "/"]);
+        let found = Interpreter::from_answer(found).unwrap();
+        assert_eq!((&found.executable, &found.execute), (&link, &vec![python.clone()]));
+        let opened: Vec<_> = found.read.iter().filter(|path| path.starts_with(&root)).collect();
+        assert_eq!(opened, [&python, &lib]);
+        assert!(found.read.iter().all(|path| !root.starts_with(path)), "{:?}", found.read);
+    }
+
+    #[test]
+    fn no_home_is_opened_whatever_an_interpreter_says() {
+        let home = dirs::home_dir().unwrap().canonicalize().unwrap();
+        let above = home.parent().unwrap_or(&home).to_owned();
+        let all = readable(BTreeSet::from([home.clone(), above, PathBuf::from("/")]));
+        assert_eq!(all, Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn old_and_lost_interpreters_are_refused_with_the_reason() {
+        let python = std::env::current_exe().unwrap();
+        let old = Said { version: [3, 8, 18], ..said(&python, Path::new("/usr"), &[]) };
+        assert!(Interpreter::from_answer(old).unwrap_err().contains("3.8.18"));
+        let lost = said(Path::new(""), Path::new("/usr"), &[]);
+        assert!(Interpreter::from_answer(lost).unwrap_err().contains("its own path"));
+    }
+
+    #[test]
+    fn candidates_come_in_the_order_of_the_path() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["b/python", "a/python3", "a/python"] {
+            let file = root.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+        let path = std::env::join_paths([root.path().join("b"), root.path().join("a")]).unwrap();
+        let found = candidates(Some(&path));
+        let mine: Vec<_> = found.iter().filter_map(|p| p.strip_prefix(root.path()).ok()).collect();
+        assert_eq!(mine, ["a/python3", "b/python", "a/python"].map(Path::new));
+    }
 }

@@ -14,10 +14,11 @@
 //!
 //! # What is believed
 //! The outcome never comes from what a program prints. The harness (`harness.py`) writes it to a
-//! pipe of its own, behind a secret made for this run; anything else written there makes the run
+//! socket of its own, behind a secret made for this run; anything else written there makes the run
 //! `Denied`. While the program runs the secret lies on the interpreter's value stack only; looking
 //! there from Python (`gc`, tracing, other threads' frames) is refused by an audit hook, and the
-//! kernel refuses to close, copy or replace the pipe's descriptor.
+//! kernel refuses to close, copy or replace the socket's descriptor (and what was written to a
+//! socket cannot be read back).
 //!
 //! What remains: harness and program share one process. A program that reads that process's
 //! memory (`ctypes`, hand-made bytecode, a faulty extension module) can find the secret and forge
@@ -134,7 +135,9 @@ impl Sandbox {
                 Err(error) if options.python.is_some() || !is_the_candidates(&error) => {
                     return Err(error);
                 }
-                Err(SandboxError::Interpreter { path, why }) => tried.push(format!("{path}: {why}")),
+                Err(SandboxError::Interpreter { path, why }) => {
+                    tried.push(format!("{path}: {why}"))
+                }
                 Err(error) => tried.push(format!("{}: {error}", candidate.display())),
             }
         }

@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Place;
 use super::confine::{checked, cpu_seconds};
 use super::outcome::{Layer, Limits, Program, Run, SandboxError};
 use super::protocol::{CHILD_ARGUMENT, GREETING, Job, Report, receive, send};
 use super::work_folder::WorkFolder;
-use super::Place;
 
 /// How long after the wall limit the child's own supervision is trusted to work.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,6 +87,7 @@ impl Process {
         let greeted = self
             .control
             .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| self.control.set_write_timeout(Some(PATIENCE)))
             .and_then(|()| self.control.read_exact(&mut greeting));
         if greeted.is_err() || greeting != *GREETING {
             return Err(SandboxError::Child {

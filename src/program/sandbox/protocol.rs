@@ -43,10 +43,18 @@ pub struct Job {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
     /// A required layer is missing; nothing was run.
-    LayerMissing { layer: String, why: String },
+    LayerMissing {
+        layer: String,
+        why: String,
+    },
     /// A system call of the child's own failed; nothing was run.
-    Failed { what: String },
-    Ended { ending: Ending, layers: Vec<Layer> },
+    Failed {
+        what: String,
+    },
+    Ended {
+        ending: Ending,
+        layers: Vec<Layer>,
+    },
 }
 
 /// What was seen of the interpreter's process.
@@ -127,13 +135,13 @@ impl Ending {
             Channel::Tampered => Ok(denied("writing to the result channel")),
             Channel::Started => Ok(Outcome::Exited { code }),
             Channel::Result(message) => message.outcome(),
-            Channel::Silent => Err(SandboxError::Start {
-                why: format!("exit code {code}; {}", last_line(stderr)),
-            }),
+            Channel::Silent => {
+                Err(SandboxError::Start { why: format!("exit code {code}; {}", last_line(stderr)) })
+            }
         }
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     fn ended_by_signal(&self, signal: i32, cpu_limit: u64) -> Outcome {
         // The kernel enforces the limit by ticks, which on a busy machine run far ahead of the
         // exact time that it reports.
@@ -145,7 +153,7 @@ impl Ending {
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(unix))]
     fn ended_by_signal(&self, signal: i32, _: u64) -> Outcome {
         Outcome::Killed { signal }
     }
@@ -209,4 +217,84 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
     let mut bytes = Vec::new();
     from.take(u64::from(length)).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+
+    fn channel(parts: &[&[u8]]) -> Channel {
+        Channel::read(&parts.concat(), SECRET)
+    }
+
+    fn ending(channel: Channel) -> Ending {
+        let (cpu_seconds, wall_seconds) = (0.1, 0.2);
+        Ending { exit: Some(0), signal: None, stopped: None, cpu_seconds, wall_seconds, channel }
+    }
+
+    #[test]
+    fn only_what_stands_behind_the_secret_is_a_result() {
+        let result: &[u8] = br#"{"tag":"finished","fields":["4"]}"#;
+        let started: &[u8] = b"started\n";
+        assert_eq!(channel(&[]), Channel::Silent);
+        assert_eq!(channel(&[SECRET, started]), Channel::Started);
+        let believed = channel(&[SECRET, started, SECRET, result]);
+        let outcome = ending(believed).outcome(1, "").unwrap();
+        assert_eq!(outcome, Outcome::Finished { answer: Some("4".to_owned()) });
+        for forged in [
+            &[result][..],
+            &[SECRET, result],
+            &[SECRET, started, result],
+            &[SECRET, started, b"x", SECRET, result],
+            &[SECRET, started, SECRET, result, b"x"],
+            &[SECRET, started, SECRET, result, SECRET, result],
+            &[SECRET, started, SECRET],
+            &[&SECRET[1..], started, SECRET, result],
+        ] {
+            assert_eq!(channel(forged), Channel::Tampered);
+        }
+    }
+
+    #[test]
+    fn a_signal_is_a_limit_only_when_the_time_was_spent() {
+        let killed = |signal, cpu_seconds| {
+            let ending = Ending {
+                exit: None,
+                signal: Some(signal),
+                cpu_seconds,
+                ..ending(Channel::Started)
+            };
+            ending.outcome(10, "").unwrap()
+        };
+        assert_eq!(killed(libc::SIGXCPU, 9.8), Outcome::CpuLimit);
+        assert_eq!(killed(libc::SIGKILL, 10.9), Outcome::CpuLimit);
+        assert_eq!(killed(libc::SIGXCPU, 0.1), Outcome::Killed { signal: libc::SIGXCPU });
+        assert_eq!(killed(libc::SIGKILL, 0.1), Outcome::Killed { signal: libc::SIGKILL });
+        assert!(matches!(killed(libc::SIGSYS, 0.1), Outcome::Denied { .. }));
+    }
+
+    #[test]
+    fn an_end_without_a_result_is_never_finished() {
+        let exited = ending(Channel::Started).outcome(1, "").unwrap();
+        assert_eq!(exited, Outcome::Exited { code: 0 });
+        let silent = ending(Channel::Silent).outcome(1, "first\nno libpython").unwrap_err();
+        assert!(silent.to_string().contains("no libpython"), "{silent}");
+        let stopped = Ending { stopped: Some(Stop::Wall), ..ending(Channel::Started) };
+        assert_eq!(stopped.outcome(1, "").unwrap(), Outcome::WallLimit);
+        let unknown = Message { tag: "passed".to_owned(), fields: Vec::new() };
+        let outcome = ending(Channel::Result(unknown)).outcome(1, "").unwrap();
+        assert!(matches!(outcome, Outcome::Denied { .. }));
+    }
+
+    #[test]
+    fn messages_arrive_as_they_were_sent_or_not_at_all() {
+        let program = Program::with_answer("ans = 'é\\0'", "ans");
+        let mut wire = Vec::new();
+        send(&mut wire, &program).unwrap();
+        assert_eq!(receive::<Program>(&mut wire.as_slice()).unwrap(), program);
+        assert!(receive::<Program>(&mut &wire[..wire.len() - 1]).is_err());
+        assert!(receive::<Program>(&mut [255; 8].as_slice()).is_err());
+    }
 }

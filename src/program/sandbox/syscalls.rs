@@ -1,9 +1,10 @@
 //! The system calls that a program may make.
 //!
-//! Two filters. The first is the list of what an interpreter needs; whatever else exists, now or
+//! Three filters. The first is the list of what an interpreter needs; whatever else exists, now or
 //! in a later kernel, does not (`ENOSYS`), which is also what makes the C library fall back from
-//! `clone3` to `clone`. The second refuses calls of the first list by their arguments, and calls
-//! that programs do try, with the error that programs understand (`EPERM`).
+//! `clone3` to `clone`. The second makes closing all descriptors at once a success without effect
+//! (the C library aborts where it fails). The third refuses calls of the first list by their
+//! arguments, and calls that programs do try, with the error that programs understand (`EPERM`).
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,8 @@ pub const RESULT_FD: i32 = 4;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// What an interpreter needs. `prctl` and `seccomp` are here for the second filter's sake, which
-/// takes them away.
+/// What an interpreter needs. `prctl` and `seccomp` are here for the later filters' sake, the last
+/// of which takes them away.
 const ALLOWED: &[libc::c_long] = &[
     // Files and descriptors.
     libc::SYS_read,
@@ -31,6 +32,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_pwritev,
     libc::SYS_openat,
     libc::SYS_close,
+    libc::SYS_close_range,
     libc::SYS_fstat,
     libc::SYS_newfstatat,
     libc::SYS_statx,
@@ -259,21 +261,27 @@ const IOCTLS: &[u64] = &[0x5401, 0x5413, 0x5421, 0x541B, 0x5450, 0x5451];
 
 /// The filters for the process `pid`, to be applied in this order. `exec_path`: the address of
 /// the one path that may still be executed, the interpreter's.
-pub fn filters(pid: u32, exec_path: usize) -> Result<[BpfProgram; 2], seccompiler::Error> {
+pub fn filters(pid: u32, exec_path: usize) -> Result<[BpfProgram; 3], seccompiler::Error> {
+    let filter = |rules, otherwise, matched| {
+        let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+        Ok::<BpfProgram, seccompiler::Error>(
+            SeccompFilter::new(rules, otherwise, matched, architecture)?.try_into()?,
+        )
+    };
     let errno = |errno: i32| SeccompAction::Errno(errno as u32);
-    let allowed = SeccompFilter::new(
-        allowed()?,
-        errno(libc::ENOSYS),
-        SeccompAction::Allow,
-        TargetArch::try_from(std::env::consts::ARCH)?,
-    )?;
-    let refused = SeccompFilter::new(
-        refused(pid, exec_path)?,
-        SeccompAction::Allow,
-        errno(libc::EPERM),
-        TargetArch::try_from(std::env::consts::ARCH)?,
-    )?;
-    Ok([allowed.try_into()?, refused.try_into()?])
+    Ok([
+        filter(allowed()?, errno(libc::ENOSYS), SeccompAction::Allow)?,
+        filter(ignored()?, SeccompAction::Allow, errno(0))?,
+        filter(refused(pid, exec_path)?, SeccompAction::Allow, errno(libc::EPERM))?,
+    ])
+}
+
+/// Closing a range of descriptors that holds the result channel.
+fn ignored() -> Result<Rules, seccompiler::Error> {
+    let channel = RESULT_FD as u64;
+    let holds_it =
+        rule(&[(0, Length::Dword, Op::Le, channel), (1, Length::Dword, Op::Ge, channel)])?;
+    Ok(Rules::from([(libc::SYS_close_range, vec![holds_it])]))
 }
 
 fn allowed() -> Result<Rules, seccompiler::Error> {
@@ -313,9 +321,10 @@ fn refused(pid: u32, exec_path: usize) -> Result<Rules, seccompiler::Error> {
         when(libc::SYS_fcntl, &[(1, Length::Dword, Op::Eq, command as u64)])?;
     }
     when(libc::SYS_prlimit64, &[(0, Length::Dword, Op::Ne, 0)])?;
-    // The result channel stays where it is, alone: neither closed, nor replaced, nor copied.
+    // The result channel stays where it is, alone: neither closed, nor replaced, nor copied, nor
+    // read (it is a socket whose other end never writes).
     let channel = RESULT_FD as u64;
-    for call in [libc::SYS_close, libc::SYS_dup, libc::SYS_dup3] {
+    for call in [libc::SYS_close, libc::SYS_dup, libc::SYS_dup3, libc::SYS_shutdown] {
         when(call, &[(0, Length::Dword, Op::Eq, channel)])?;
     }
     when(libc::SYS_dup3, &[(1, Length::Dword, Op::Eq, channel)])?;
