@@ -157,8 +157,8 @@ fn every_section_of_a_try_is_labelled() {
             ("except", &[5, 6], "#EXCEPT FileNotFoundError#\nRUN `return \"\"`"),
             ("except", &[7, 8], "#EXCEPT OSError as e#\nRUN `raise ValueError(path) from e`"),
             ("else", &[9, 10], "#ELSE# nothing was raised\nRUN `text = text.strip()`"),
-            ("finally", &[11, 12], "#FINALLY# in every case\nRUN `done = True`"),
-            ("block", &[13], "#TRY END#\nRUN `return text`\n} #EXIT FUNCTION# `read`"),
+            ("finally", &[11, 12], "#FINALLY# in every case\nRUN `done = True`\n#TRY END#"),
+            ("block", &[13], "RUN `return text`\n} #EXIT FUNCTION# `read`"),
         ],
     );
 }
@@ -380,6 +380,35 @@ def f(s):
 }
 
 #[test]
+fn every_try_is_closed_and_dead_code_in_its_else_is_kept() {
+    let source = "\
+try:
+    a()
+except E:
+    b()
+else:
+    try:
+        c()
+    finally:
+        d()
+    raise F
+    dead()
+finally:
+    e()
+";
+    assert_eq!(
+        texts(source)[2..],
+        [
+            "#ELSE# nothing was raised\n#TRY#\nRUN `c()`",
+            "#FINALLY# in every case\nRUN `d()`\n#TRY END#",
+            "RUN `raise F`",
+            "#UNREACHABLE# no path leads here\nRUN `dead()`",
+            "#FINALLY# in every case\nRUN `e()`\n#TRY END#",
+        ]
+    );
+}
+
+#[test]
 fn a_match_whose_cases_leave_goes_on_where_none_matches() {
     let source = "\
 def f(x):
@@ -484,6 +513,16 @@ fn an_edge_for_every_way_out_of_a_loop() {
 }
 
 #[test]
+fn a_break_skips_the_else_of_its_loop() {
+    let source = "try:\n    while a:\n        break\n    else:\n        b()\nfinally:\n    c()\n";
+    let program = cfg::parse(source).unwrap();
+    let graph = program.graph(cfg::Program::MODULE);
+    let jump = graph.edges().find(|(_, edge)| edge.label == EdgeLabel::Break).unwrap().1;
+    assert!(matches!(graph.block(jump.to).role, Role::Join { .. }), "{graph:?}");
+    assert!(!texts(source).concat().contains("LOOP ELSE END"), "nothing follows in the body");
+}
+
+#[test]
 fn a_return_goes_through_finally() {
     let program = cfg::parse(TRY).unwrap();
     let graph = &program.graphs[1];
@@ -492,7 +531,8 @@ fn a_return_goes_through_finally() {
         graph.edges().filter(|(_, e)| e.to.0 == finally).map(|(_, e)| e.label).collect();
     for label in [EdgeLabel::Return, EdgeLabel::Exception, EdgeLabel::Next] {
         assert!(into.contains(&label), "{into:?}");
-        assert!(graph.blocks[finally].edges.iter().any(|edge| edge.label == label));
+        let body = graph.block(graph.blocks[finally].edges[0].to);
+        assert!(body.edges.iter().any(|edge| edge.label == label), "{body:?}");
     }
     let handler = graph.blocks.iter().find(|b| matches!(b.role, Role::Handler { .. })).unwrap();
     assert!(handler.edges.iter().all(|edge| edge.to.0 == finally), "{handler:?}");

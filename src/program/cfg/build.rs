@@ -105,10 +105,6 @@ enum Next {
         of: BlockId,
         slot: BlockId,
     },
-    /// Reached only when the `with` swallows an exception.
-    Suppressed {
-        with: BlockId,
-    },
     /// Not reached; told after `slot`.
     Unreachable {
         slot: BlockId,
@@ -191,14 +187,10 @@ impl Builder<'_, '_> {
         if let Some(block) = self.flow.open {
             return block;
         }
-        let mut ends = std::mem::take(&mut self.flow.ends);
+        let ends = std::mem::take(&mut self.flow.ends);
         let (role, slot) = match self.flow.next {
             Next::Plain => (Role::Plain, None),
             Next::Join { of, slot } => (Role::Join { of }, Some(slot)),
-            Next::Suppressed { with } => {
-                ends.push((with, EdgeLabel::Suppressed));
-                (Role::Join { of: with }, Some(with))
-            }
             Next::Unreachable { slot } => {
                 self.dead = true;
                 (Role::Unreachable, Some(slot))
@@ -385,8 +377,13 @@ impl<'s> Builder<'_, 's> {
     /// around it hold.
     fn suite(&mut self, node: Node, documented: bool, depth: usize) -> Result<(), GraphError> {
         let colon = header_end(node);
+        // These headers are not shown, so what cannot be read in them is shown with the body.
+        let silent = matches!(node.kind(), "try_statement" | "else_clause" | "finally_clause");
         let mut empty = true;
-        for child in node.children(&mut node.walk()).filter(|c| c.start_byte() >= colon) {
+        for child in node.children(&mut node.walk()) {
+            if child.start_byte() < colon && !(silent && child.is_error()) {
+                continue;
+            }
             match child.kind() {
                 "block" => {
                     empty &= child.named_children(&mut child.walk()).all(is_extra);
@@ -401,6 +398,8 @@ impl<'s> Builder<'_, 's> {
             }
         }
         if empty {
+            // A block all the same, so that the header before it is told.
+            self.here();
             let header = shortened(&self.header(node).text);
             self.tell(node.start_byte(), format!("an indented block is missing after {header}"));
         }

@@ -136,8 +136,8 @@ pub struct Block {
     pub after: Option<BlockId>,
 }
 
-/// What a block is in its graph. A head (`Branch`, `Loop`, `Try`, `With`, `Match`) has no
-/// statements; the text of the header is what it evaluates.
+/// What a block is in its graph. Heads (`Branch`, `Loop`, `Try`, `Handlers`, `TryElse`, `Finally`,
+/// `With`, `Match`) have no statements; the text of the header is what they evaluate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Role {
@@ -256,7 +256,7 @@ pub enum EdgeLabel {
     Handler,
     /// A `with` swallowed an exception.
     Suppressed,
-    /// Into the body of a `try` or `with`.
+    /// Into the body of a `try`, its `else` or `finally`, or a `with`.
     Body,
     Case,
     /// No case of a `match` matches.

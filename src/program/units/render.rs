@@ -57,12 +57,22 @@ fn reserved(graph: &Graph) -> Vec<bool> {
     reserved
 }
 
+/// Whether a block begins a section of a `try`; sections follow each other by `after`.
+fn is_section(block: &Block) -> bool {
+    matches!(
+        block.role,
+        Role::Try { .. } | Role::Handlers { .. } | Role::TryElse { .. } | Role::Finally { .. }
+    )
+}
+
 /// What is still to be told.
 enum Task {
     /// A block, met over an edge of another one or after it.
     Block { graph: GraphId, block: BlockId, over: Option<(BlockId, EdgeLabel)> },
     /// The statements of a block from one on.
     Statements { graph: GraphId, block: BlockId, from: usize },
+    /// The end of a `try`.
+    TryEnd,
     /// The end of a scope.
     Leave { graph: GraphId },
 }
@@ -82,6 +92,7 @@ impl<'p> Renderer<'p> {
         match task {
             Task::Block { graph, block, over } => self.block(graph, block, over),
             Task::Statements { graph, block, from } => self.statements(graph, block, from),
+            Task::TryEnd => self.close(Mark::End, "#TRY END#".to_owned()),
             Task::Leave { graph } => self.leave(graph),
         }
     }
@@ -104,18 +115,20 @@ impl<'p> Renderer<'p> {
 
     /// Ends the scope in its last unit.
     fn leave(&mut self, graph: GraphId) {
-        if !self.pending.is_empty() {
-            self.flush();
-        }
         let scope = &self.program.graph(graph).scope;
         let word = match scope.kind {
-            ScopeKind::Module => return,
+            ScopeKind::Module => return self.flush(),
             ScopeKind::Function => "FUNCTION",
             ScopeKind::Class => "CLASS",
         };
-        let text = format!("}} #EXIT {word}# {}", quoted(&scope.name));
+        self.close(Mark::Exit, format!("}} #EXIT {word}# {}", quoted(&scope.name)));
+    }
+
+    /// Glues an end to the last unit.
+    fn close(&mut self, mark: Mark, text: String) {
+        self.flush();
         if let Some(last) = self.drafts.last_mut() {
-            last.items.push(Item { mark: Mark::Exit, text, lines: Vec::new() });
+            last.items.push(Item { mark, text, lines: Vec::new() });
         }
     }
 
@@ -128,17 +141,29 @@ impl<'p> Renderer<'p> {
         if let Some((from, label)) = over {
             self.side(graph.block(from), label);
         }
-        self.role(graph, block);
+        let goes_on = !block.statements.is_empty()
+            || block.edges.iter().any(|edge| self.is_next(id, edge.to));
+        if goes_on || !matches!(block.role, Role::Join { .. }) {
+            self.role(graph, block);
+        }
         if let Some(after) = block.after {
             self.tasks.push(Task::Block { graph: id, block: after, over: None });
         }
+        if is_section(block) && !block.after.is_some_and(|next| is_section(graph.block(next))) {
+            self.tasks.push(Task::TryEnd);
+        }
         for edge in block.edges.iter().rev() {
-            if !self.reserved[id.0][edge.to.0] && !self.told[id.0][edge.to.0] {
+            if self.is_next(id, edge.to) {
                 let over = Some((at, edge.label));
                 self.tasks.push(Task::Block { graph: id, block: edge.to, over });
             }
         }
         self.tasks.push(Task::Statements { graph: id, block: at, from: 0 });
+    }
+
+    /// Whether a block is told when an edge leads to it.
+    fn is_next(&self, graph: GraphId, block: BlockId) -> bool {
+        !self.reserved[graph.0][block.0] && !self.told[graph.0][block.0]
     }
 
     /// What is said when a side of a head begins.
@@ -223,7 +248,6 @@ impl<'p> Renderer<'p> {
             Role::Match { header } => format!("#MATCH END# {}", quoted(&header.text)),
             Role::With { header } => format!("#WITH END# {}", quoted(&header.text)),
             Role::Loop { header } => format!("#LOOP ELSE END# {}", quoted(&header.text)),
-            Role::Try { .. } => "#TRY END#".to_owned(),
             _ => return,
         };
         self.mark(Mark::End, text, &Code::default());
@@ -258,6 +282,8 @@ impl<'p> Renderer<'p> {
     /// Makes a unit of what is pending.
     fn flush(&mut self) {
         let items = std::mem::take(&mut self.pending);
-        self.drafts.push(Draft { items });
+        if !items.is_empty() {
+            self.drafts.push(Draft { items });
+        }
     }
 }

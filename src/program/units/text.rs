@@ -36,7 +36,7 @@ pub(super) enum Mark {
     With,
     Match,
     Unreachable,
-    /// The end of a branch, `try`, `with` or `match`, where code goes on.
+    /// The end of a `try`, or of a branch, `with` or `match` after which code goes on.
     End,
 }
 

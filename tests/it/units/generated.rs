@@ -250,7 +250,9 @@ fn run(pieces: &[Piece], tape: &mut Tape) -> End {
 /// Walks over a graph; what is raised goes to the first handler.
 fn walk(graph: &Graph, tape: &mut Tape) {
     let mut at = graph.entry;
-    // How the innermost `finally` on the way was reached.
+    let jump_labels =
+        [EdgeLabel::Return, EdgeLabel::Exception, EdgeLabel::Break, EdgeLabel::Continue];
+    // How the `finally` was reached whose body (one block here) is walked over.
     let mut reached = EdgeLabel::Next;
     while at != graph.exit {
         let block = graph.block(at);
@@ -280,16 +282,20 @@ fn walk(graph: &Graph, tape: &mut Tape) {
                 false => has(EdgeLabel::LoopExit),
             },
             Role::LoopEnd { .. } if has(EdgeLabel::LoopElse).is_some() => has(EdgeLabel::LoopElse),
-            Role::Finally { .. } if !normal.contains(&reached) => has(reached),
+            Role::Finally { .. } => has(EdgeLabel::Body),
             _ => match jump {
                 Some(label) => has(label),
+                None if !normal.contains(&reached) => has(reached),
                 None => block.edges.iter().find(|edge| normal.contains(&edge.label)),
             },
         };
-        let edge = edge.unwrap_or_else(|| panic!("no way out of {at:?} {block:?}"));
-        // The False edge of the last branch may go straight to a `finally`.
-        let plain = [EdgeLabel::True, EdgeLabel::False, EdgeLabel::LoopExit, EdgeLabel::Case];
-        reached = if plain.contains(&edge.label) { EdgeLabel::Next } else { edge.label };
+        let edge = edge.unwrap_or_else(|| panic!("no {reached:?} out of {at:?} {block:?}"));
+        reached = match (&graph.block(edge.to).role, &block.role) {
+            // A loose end of any kind may lead to a `finally`; only jumps are finished by it.
+            (Role::Finally { .. }, _) if jump_labels.contains(&edge.label) => edge.label,
+            (_, Role::Finally { .. }) => reached,
+            _ => EdgeLabel::Next,
+        };
         at = edge.to;
     }
 }
@@ -297,8 +303,11 @@ fn walk(graph: &Graph, tape: &mut Tape) {
 /// Whether control never comes out at the end of the pieces.
 fn leaves(pieces: &[Piece]) -> bool {
     pieces.iter().any(|piece| match piece {
-        Piece::Simple(_) | Piece::Loop { .. } | Piece::Function { .. } => false,
+        Piece::Simple(_) | Piece::Function { .. } => false,
         Piece::Jump(_) => true,
+        Piece::Loop { body, otherwise, .. } => {
+            otherwise.as_ref().is_some_and(|body| leaves(body)) && !breaks(body)
+        }
         Piece::If { sides, otherwise } => {
             otherwise.as_ref().is_some_and(|body| leaves(body))
                 && sides.iter().all(|(_, body)| leaves(body))
@@ -307,9 +316,32 @@ fn leaves(pieces: &[Piece]) -> bool {
             (leaves(body) || otherwise.as_ref().is_some_and(|body| leaves(body)))
                 && handlers.iter().all(|body| leaves(body))
         }
-        // What a `with` swallows goes on after it.
+        // It may swallow what its body raises.
         Piece::With { .. } => false,
     })
+}
+
+/// Whether the pieces, as the body of a loop, can leave it by `break`.
+fn breaks(pieces: &[Piece]) -> bool {
+    for (at, piece) in pieces.iter().enumerate() {
+        let found = match piece {
+            Piece::Jump(jump) => *jump == "break",
+            Piece::Simple(_) | Piece::Function { .. } => false,
+            Piece::If { sides, otherwise } => {
+                sides.iter().map(|(_, body)| body).chain(otherwise).any(|body| breaks(body))
+            }
+            Piece::Loop { otherwise, .. } => otherwise.as_ref().is_some_and(|body| breaks(body)),
+            Piece::Try { body, handlers, otherwise, .. } => {
+                let otherwise = otherwise.iter().filter(|_| !leaves(body));
+                std::iter::once(body).chain(handlers).chain(otherwise).any(|body| breaks(body))
+            }
+            Piece::With { body, .. } => breaks(body),
+        };
+        if found || leaves(&pieces[at..=at]) {
+            return found;
+        }
+    }
+    false
 }
 
 /// The conditions and regions under which each statement that can be reached stands.
@@ -433,7 +465,7 @@ fn scopes<'p>(pieces: &'p [Piece], out: &mut Vec<&'p [Piece]>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the conditions say, the graph does what the program does.
     #[test]

@@ -9,8 +9,8 @@ use super::{Builder, Ends, header_end};
 impl Builder<'_, '_> {
     /// `if`, with `elif` as an `if` in its false side; the whole chain has one join.
     pub(super) fn if_statement(&mut self, node: Node, depth: usize) -> Result<(), GraphError> {
-        let dead = self.dead;
         let first = self.branch(node);
+        let dead = self.dead;
         let mut last = first;
         self.suite(node, false, depth)?;
         let mut ends = self.side(dead);
@@ -41,8 +41,12 @@ impl Builder<'_, '_> {
         let header = self.header(node);
         let condition = match node.child_by_field_name("condition") {
             Some(condition) => {
-                // From the condition to the colon, so that nothing unreadable is lost.
-                let range = condition.start_byte()..header_end(node).max(condition.end_byte());
+                // With what cannot be read before or after it, so that nothing is lost.
+                let start = node
+                    .children(&mut node.walk())
+                    .find(|child| child.is_error())
+                    .map_or(condition.start_byte(), |e| e.start_byte().min(condition.start_byte()));
+                let range = start..header_end(node).max(condition.end_byte());
                 Code { text: self.source().cut(range).text, lines: header.lines }
             }
             None => header,
@@ -128,8 +132,8 @@ impl Builder<'_, '_> {
 
     /// `match`: one edge for each case, and one for none where no case takes everything.
     pub(super) fn match_statement(&mut self, node: Node, depth: usize) -> Result<(), GraphError> {
-        let dead = self.dead;
         let head = self.head(Role::Match { header: self.header(node) });
+        let dead = self.dead;
         let mut ends: Ends = Vec::new();
         let mut exhausted = false;
         let mut index = 0;

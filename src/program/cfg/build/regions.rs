@@ -4,12 +4,12 @@ use tree_sitter::Node;
 
 use super::super::source::Code;
 use super::super::{BlockId, EdgeLabel, GraphError, Role};
-use super::{Builder, Ends, Flow, Frame, Next};
+use super::{Builder, Ends, Frame};
 
 impl Builder<'_, '_> {
     pub(super) fn loop_statement(&mut self, node: Node, depth: usize) -> Result<(), GraphError> {
-        let dead = self.dead;
         let head = self.head(Role::Loop { header: self.header(node) });
+        let dead = self.dead;
         self.frames.push(Frame::Loop { head, breaks: Vec::new(), left: false });
         self.leave(head, EdgeLabel::LoopBody);
         self.suite(node, false, depth)?;
@@ -41,10 +41,15 @@ impl Builder<'_, '_> {
         self.enter(other);
         self.suite(clause, false, depth)?;
         let mut ends = self.side(dead);
-        if left {
+        let broken = !breaks.is_empty() && (left || !ends.is_empty());
+        if broken {
             ends.extend(breaks);
         }
         self.join(ends, head, end);
+        if broken {
+            // `break` leads here even where no code follows, so that its edge stays in the loop.
+            self.here();
+        }
         Ok(())
     }
 
@@ -58,25 +63,23 @@ impl Builder<'_, '_> {
     }
 
     pub(super) fn with_statement(&mut self, node: Node, depth: usize) -> Result<(), GraphError> {
-        let dead = self.dead;
         let with = self.head(Role::With { header: self.header(node) });
+        let dead = self.dead;
         self.leave(with, EdgeLabel::Body);
         self.suite(node, false, depth)?;
-        let ends = self.side(dead);
+        let mut ends = self.side(dead);
         if ends.is_empty() {
             // Code that follows can still run: `with suppress(…)` swallows what its body raises.
-            let next = Next::Suppressed { with };
-            self.flow = Flow { ends, open: None, next };
-        } else {
-            self.join(ends, with, with);
+            ends.push((with, EdgeLabel::Suppressed));
         }
+        self.join(ends, with, with);
         Ok(())
     }
 
     pub(super) fn try_statement(&mut self, node: Node, depth: usize) -> Result<(), GraphError> {
-        let dead = self.dead;
         let clauses = Clauses::of(node);
         let head = self.head(Role::Try { header: self.header(node) });
+        let dead = self.dead;
         let mut slot = head;
         let finally = clauses.finally.map(|clause| {
             let block = self.new_block(Role::Finally { header: self.header(clause) });
@@ -108,7 +111,7 @@ impl Builder<'_, '_> {
             self.block(slot).after = Some(block);
             slot = block;
             let reached = !ends.is_empty();
-            self.enter(block);
+            self.leave(block, EdgeLabel::Body);
             self.suite(clause, false, depth)?;
             let through = self.side(dead);
             ends = if reached { through } else { Vec::new() };
@@ -168,7 +171,7 @@ impl Builder<'_, '_> {
             Some(Frame::Finally { pending, .. }) => pending,
             _ => Vec::new(),
         };
-        self.enter(block);
+        self.leave(block, EdgeLabel::Body);
         self.suite(clause, false, depth)?;
         if self.dead == dead && !pending.is_empty() && self.flow_is_live() {
             let last = self.here();
