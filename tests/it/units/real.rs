@@ -1,0 +1,105 @@
+//! Programs of public data sets: nothing is lost, told twice or taken for an error.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::plain;
+use unsay::program::cfg::{self, Role, StatementKind};
+
+fn shared() -> PathBuf {
+    match std::env::var_os("UNSAY_SHARED") {
+        Some(folder) => folder.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
+    }
+}
+
+/// The programs under `data/humanevalplus` and `data/mbppplus`: prompt and canonical solution,
+/// and what models answered.
+fn programs() -> Vec<String> {
+    let mut programs = Vec::new();
+    for set in ["humanevalplus", "mbppplus"] {
+        let Ok(folder) = std::fs::read_dir(shared().join("data").join(set)) else { continue };
+        let mut paths: Vec<PathBuf> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        for path in paths {
+            let name = path.to_string_lossy().into_owned();
+            let mut text = String::new();
+            if name.ends_with(".jsonl.gz") {
+                let file = File::open(&path).unwrap();
+                flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).unwrap();
+            } else if name.ends_with(".jsonl") {
+                text = std::fs::read_to_string(&path).unwrap();
+            }
+            for line in text.lines() {
+                let row: serde_json::Value = serde_json::from_str(line).unwrap();
+                let field = |name: &str| row[name].as_str().unwrap_or("").to_owned();
+                programs.push(field("prompt") + &field("canonical_solution") + &field("solution"));
+            }
+        }
+    }
+    programs
+}
+
+#[test]
+fn programs_of_data_sets_are_told_once() {
+    let programs = programs();
+    if programs.is_empty() {
+        println!("SKIPPED: no programs under {}", shared().join("data").display());
+        return;
+    }
+    let (mut read, mut statements) = (0, 0);
+    for source in &programs {
+        let reading = plain(source);
+        assert_eq!(reading, plain(source), "not deterministic");
+        assert!(!reading.units.is_empty(), "{source}");
+        // What models wrote may be cut off; it must be told all the same.
+        read += usize::from(reading.syntax_errors.is_empty());
+        statements += told_once(source);
+    }
+    println!("{} programs, {read} without errors, {statements} statements", programs.len());
+    assert!(read * 10 >= programs.len() * 9, "only {read} of {} were read", programs.len());
+}
+
+/// Asserts that every statement of the graphs is in one unit, that the headers are where they
+/// must be, and that statements come in the order of the source; the number of statements.
+fn told_once(source: &str) -> usize {
+    let reading = plain(source);
+    let program = cfg::parse(source).unwrap();
+    let all: String = reading.units.iter().map(|unit| format!("{}\n", unit.text)).collect();
+    let mut expected: Vec<(usize, String)> = Vec::new();
+    for graph in &program.graphs {
+        for block in &graph.blocks {
+            for statement in &block.statements {
+                if !matches!(statement.kind, StatementKind::Define(_)) {
+                    let code = &statement.code;
+                    expected.push((code.lines[0], code.text.clone()));
+                }
+            }
+            if let Role::Loop { header } = &block.role {
+                for mark in ["#LOOP BEGIN#", "#LOOP END#"] {
+                    let mark = format!("{mark} `{}`", header.text);
+                    let units = reading.units.iter().filter(|unit| {
+                        unit.text.contains(&mark) && unit.lines.contains(&header.lines[0])
+                    });
+                    assert_eq!(units.count(), 1, "{mark}\n{source}");
+                }
+            }
+            if let Role::Branch { condition } = &block.role {
+                let units = reading.units.iter().filter(|unit| {
+                    let mark = format!("#BRANCH# `{}` holds", condition.text);
+                    unit.text.contains(&mark) && unit.lines.contains(&condition.lines[0])
+                });
+                assert_eq!(units.count(), 1, "{}\n{source}", condition.text);
+            }
+        }
+    }
+    expected.sort_by_key(|(line, _)| *line);
+    let mut rest = all.as_str();
+    for (line, text) in &expected {
+        let at = rest.find(text.as_str());
+        let at = at.unwrap_or_else(|| panic!("line {line} `{text}` is not told\n{source}\n{all}"));
+        rest = &rest[at + text.len()..];
+    }
+    expected.len()
+}
