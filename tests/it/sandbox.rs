@@ -379,7 +379,8 @@ while frame:
         let source = format!("{trick}\ndef f(x):\n    return x");
         let checks = "assert all([f(1) == 2]), 'f'";
         let run = ground.run_with(&Program::with_checks(source, checks), &limits()).await;
-        let tampered = matches!(&run.outcome, Outcome::Denied { what } if what.contains("own functions"));
+        let tampered =
+            matches!(&run.outcome, Outcome::Denied { what } if what.contains("own functions"));
         assert!(failed(&run.outcome) || tampered, "{run:?}\n{trick}");
     }
 }
@@ -493,12 +494,15 @@ async fn output_that_is_no_text_is_shown_as_far_as_it_is() {
 #[tokio::test]
 async fn files_are_bounded_one_and_all() {
     let ground = Ground::new();
-    let what = ground.denied("f = open('big', 'wb')\nfor _ in range(1024): f.write(bytes(1 << 20))").await;
+    let what =
+        ground.denied("f = open('big', 'wb')\nfor _ in range(1024): f.write(bytes(1 << 20))").await;
     assert!(what.contains("File too large"), "{what}");
     ground.denied("import os\nos.truncate(os.open('big', os.O_CREAT | os.O_RDWR), 1 << 30)").await;
-    let bounded = ground.sandbox.layers().iter().any(|layer| {
-        layer.name == "bounded work folder" && layer.is_active()
-    });
+    let bounded = ground
+        .sandbox
+        .layers()
+        .iter()
+        .any(|layer| layer.name == "bounded work folder" && layer.is_active());
     if bounded {
         let many = "for n in range(1000): open(f'f{n}', 'wb').write(bytes(1 << 20))";
         let what = ground.denied(many).await;
@@ -549,7 +553,10 @@ while True:
     match ground.outcome(source).await {
         Outcome::Denied { what } => assert!(what.contains("threads"), "{what}"),
         Outcome::Raised { kind, message, .. } => {
-            assert_eq!((kind.as_str(), message.as_str()), ("RuntimeError", "can't start new thread"))
+            assert_eq!(
+                (kind.as_str(), message.as_str()),
+                ("RuntimeError", "can't start new thread")
+            )
         }
         outcome => panic!("{outcome:?}"),
     }
@@ -591,7 +598,9 @@ async fn files_of_others_cannot_be_read() {
     ] {
         let run = ground.run(source).await;
         let closed = match &run.outcome {
-            Outcome::Denied { what } => what.contains("Permission") || what.contains("cross-device"),
+            Outcome::Denied { what } => {
+                what.contains("Permission") || what.contains("cross-device")
+            }
             // Another file system altogether.
             Outcome::Raised { message, .. } => message.contains("cross-device"),
             _ => false,
@@ -739,7 +748,9 @@ raise ValueError("no")"#;
 #[tokio::test]
 async fn a_result_written_to_every_descriptor_is_not_believed() {
     let ground = Ground::new();
-    for ending in ["os._exit(0)", "ans = 41", "raise ValueError", "import time\nos.kill(os.getpid(), 9)"] {
+    for ending in
+        ["os._exit(0)", "ans = 41", "raise ValueError", "import time\nos.kill(os.getpid(), 9)"]
+    {
         let source = format!(
             r#"
 import os
@@ -755,7 +766,10 @@ for fd in range(256):
         if ending.contains("kill") {
             assert_eq!(outcome, Outcome::Killed { signal: 9 });
         } else {
-            assert_eq!(outcome, Outcome::Denied { what: "writing to the result channel".to_owned() });
+            assert_eq!(
+                outcome,
+                Outcome::Denied { what: "writing to the result channel".to_owned() }
+            );
         }
     }
 }
