@@ -40,6 +40,15 @@ pub trait Interpreter: Send + Sync {
     async fn run(&self, source: &str, answer: &str) -> Result<sandbox::Run, String>;
 }
 
+#[async_trait]
+impl Interpreter for sandbox::Sandbox {
+    async fn run(&self, source: &str, answer: &str) -> Result<sandbox::Run, String> {
+        let program = sandbox::Program::with_answer(source, answer);
+        let run = sandbox::Sandbox::run(self, &program, &sandbox::Limits::default()).await;
+        run.map_err(|error| error.to_string())
+    }
+}
+
 /// What a method works with.
 #[derive(Clone)]
 pub struct Context {

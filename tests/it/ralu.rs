@@ -6,12 +6,19 @@ use async_trait::async_trait;
 use minijinja::context;
 
 use unsay::answer::{Kind, Problem};
+use unsay::device::KvType;
+use unsay::engine::EngineOptions;
 use unsay::llm::{
-    Event, FinishReason, Heard, LlmError, Prompts, Role, Scripted, ScriptedReply, Sink, Verdict,
+    Embedded, Event, FinishReason, Heard, LlmError, Prompts, Role, Scripted, ScriptedReply, Sink,
+    Verdict,
 };
 use unsay::methods::{Context, Failure, Interpreter, Outcome, Status, by_name};
+use unsay::model::LoadOptions;
 use unsay::program::sandbox::{self, Run};
 use unsay::program::units::{ReadOptions, read};
+use unsay::store::{Gguf, ModelFiles};
+
+use super::support::default_model;
 
 use Role::{Assistant, System, User};
 
@@ -43,7 +50,7 @@ impl Interpreter for ScriptedRuns {
         self.sources.lock().unwrap().push(source.to_owned());
         let outcome = self.outcomes.lock().unwrap().remove(0)?;
         let (stdout, stderr) = ("seen\n".to_owned(), String::new());
-        Ok(Run { outcome, stdout, stderr, truncated: false, wall_seconds: 0.01 })
+        Ok(Run { outcome, stdout, stderr, truncated: false, wall_seconds: 0.01, cpu_seconds: 0.0 })
     }
 }
 
@@ -102,6 +109,8 @@ struct Setup {
     temperature: Option<f32>,
     context_length: usize,
     runs: Vec<Result<sandbox::Outcome, String>>,
+    /// Programs are run here instead of by script.
+    sandbox: Option<sandbox::Sandbox>,
 }
 
 impl Default for Setup {
@@ -112,6 +121,7 @@ impl Default for Setup {
             temperature: None,
             context_length: 1 << 20,
             runs: vec![answered("19")],
+            sandbox: None,
         }
     }
 }
@@ -124,9 +134,13 @@ impl Setup {
             outcomes: Mutex::new(self.runs),
             sources: Mutex::new(Vec::new()),
         });
+        let sandbox: Arc<dyn Interpreter> = match self.sandbox {
+            Some(sandbox) => Arc::new(sandbox),
+            None => runs.clone(),
+        };
         let context = Context {
             llm: Arc::new(llm.clone()),
-            sandbox: runs.clone(),
+            sandbox,
             prompts: Arc::new(Prompts::builtin().unwrap()),
             sink: sink.clone(),
             seed: 7,
@@ -626,6 +640,35 @@ async fn the_model_is_told_how_its_program_ended() {
 }
 
 #[tokio::test]
+async fn programs_run_in_the_sandbox() {
+    let options = sandbox::Options {
+        child: env!("CARGO_BIN_EXE_unsay").into(),
+        ..sandbox::Options::default()
+    };
+    let sandbox = sandbox::Sandbox::find(options).unwrap();
+    let cases = [
+        (ANSWER_PROGRAM, "The program was run and left this in `ans`: 19"),
+        (
+            "pens = 4 * 6\nans = pens / 0",
+            "The program was run, but failed: ZeroDivisionError: division by zero (line 2)",
+        ),
+        ("ans = 4 *", "The program was run, but failed: it is not valid Python: "),
+        ("pens = 19\nprint(pens)", "left nothing in `ans`. It printed: 19\n"),
+        ("import sys\nsys.exit(3)", "The program was run, but failed: it left early, with code 3"),
+        ("open('/etc/passwd').read()", "The program was run, but failed: "),
+    ];
+    for (program, told) in cases {
+        let mut script = all_accepted(PROGRAM);
+        script.extend([tagged(program), "<Answer>19</Answer>".to_owned()]);
+        let setup = Setup { sandbox: Some(sandbox.clone()), ..Setup::default() };
+        let solved = setup.solve(script).await;
+        let last = solved.shown(solved.heard.len() - 1);
+        assert!(last[last.len() - 1].1.contains(told), "{last:?}");
+        assert_eq!(solved.answer(), "19");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_run_is_not_run_elsewhere() {
     let mut script = all_accepted(PROGRAM);
     script.extend(finale());
@@ -762,4 +805,50 @@ async fn direct_and_cot_are_one_turn() {
     let solved = cot.solve(vec![format!("Take the smaller.\n{}", tagged(program))]).await;
     assert_eq!(solved.answer(), program);
     assert_eq!(solved.outcome.program.as_deref(), Some(program));
+}
+
+/// The default model on a question of ours, from end to end. What it answers is not asserted: a model
+/// of this size is seldom right.
+#[tokio::test]
+async fn the_default_model_corrects_itself_and_wastes_nothing() {
+    let files = ModelFiles::Gguf(Gguf::open(&default_model()).unwrap());
+    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600 };
+    let engine = EngineOptions { measure_waste: true, ..EngineOptions::default() };
+    let llm = Embedded::start("smollm2", &files, &load, engine).unwrap();
+    let sink = Arc::new(Recorder::default());
+    let options = sandbox::Options {
+        child: env!("CARGO_BIN_EXE_unsay").into(),
+        ..sandbox::Options::default()
+    };
+    let context = Context {
+        llm: Arc::new(llm.clone()),
+        sandbox: Arc::new(sandbox::Sandbox::find(options).unwrap()),
+        prompts: Arc::new(Prompts::builtin().unwrap()),
+        sink: sink.clone(),
+        seed: 1,
+        sample: 0,
+        temperature: None,
+        max_tokens: Some(160),
+    };
+    let outcome = by_name("ralu", &[]).unwrap().solve(&math(QUESTION), &context).await;
+    let events = sink.0.lock().unwrap().clone();
+    for event in events.iter().filter(|event| !matches!(event, Event::Piece { .. })) {
+        println!("{}", serde_json::to_string(event).unwrap());
+    }
+    let solved = Solved { outcome, heard: Vec::new(), events, left: 0, ran: Vec::new() };
+    well_formed(&solved);
+
+    let ledger = llm.engine().ledger().await.unwrap();
+    ledger.check().unwrap();
+    let (total, cost) = (ledger.total(), solved.outcome.cost);
+    assert_eq!(
+        [total.prompt_tokens, total.cached_tokens, total.computed_tokens, total.generated_tokens],
+        [cost.prompt_tokens, cost.cached_tokens, cost.computed_tokens, cost.generated_tokens]
+    );
+    assert_eq!(cost.dropped_tokens, 0);
+    // Something was taken back, and no row before a mark went through the model again. The two
+    // dialogues may begin alike, for less than a page.
+    assert!(solved.events.iter().any(|event| matches!(event, Event::Rewound { .. })));
+    let waste = ledger.models[0].waste.unwrap();
+    assert!(waste.appended_rows - waste.distinct_rows < 16, "{waste:?}");
 }

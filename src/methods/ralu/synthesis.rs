@@ -148,7 +148,10 @@ impl Note {
             Ran::Finished { answer: None } => {
                 Self { outcome: "no answer", stdout: shown(run.stdout.trim()), ..Self::default() }
             }
-            Ran::Raised { kind, message, line } => {
+            Ran::AnswerUnreadable { why } => {
+                Self::failed(format!("the value in `ans` cannot be read: {}", shown(why)))
+            }
+            Ran::Raised { kind, message, line } | Ran::CheckFailed { kind, message, line } => {
                 Self::failed(format!("{kind}: {}{}", shown(message), at(line)))
             }
             Ran::SyntaxError { message, line } => {
