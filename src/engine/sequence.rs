@@ -173,6 +173,19 @@ impl Sequence {
         self.trail.push(prefix);
     }
 
+    /// Checks what must always hold of the lengths.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (ids, births, computed) = (self.ids.len(), self.births.len(), self.computed);
+        let (pages, trail) = (self.pages.len(), self.trail.len());
+        let pages_hold = pages == computed.div_ceil(PAGE_POSITIONS);
+        if births == ids && computed <= ids && pages_hold && (trail == 0 || trail == computed) {
+            return Ok(());
+        }
+        Err(format!(
+            "{ids} ids, {births} births, {computed} computed, {pages} pages, {trail} trail"
+        ))
+    }
+
     /// Where the hidden row of a computed position is kept.
     pub(super) fn hidden_at(&self, position: usize) -> HiddenAt {
         HiddenAt { page: self.pages[position / PAGE_POSITIONS], offset: position % PAGE_POSITIONS }

@@ -335,10 +335,12 @@ impl Worker {
                 }
                 _ => None,
             });
-            let sequences = open.map(|open| &open.sequence).chain(scratch);
-            model
-                .pool
-                .check(sequences.map(Sequence::pages))
+            let sequences: Vec<&Sequence> =
+                open.map(|open| &open.sequence).chain(scratch).collect();
+            sequences
+                .iter()
+                .try_for_each(|sequence| sequence.check())
+                .and_then(|()| model.pool.check(sequences.iter().map(|sequence| sequence.pages())))
                 .map_err(|what| EngineError::Unbalanced { what })?;
         }
         self.snapshot().check()
