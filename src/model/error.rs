@@ -1,6 +1,6 @@
 //! Why a model could not be loaded or run.
 
-use crate::device::{DeviceError, KvType};
+use crate::device::DeviceError;
 use crate::store::GgufError;
 
 /// Why a model could not be loaded or run.
@@ -33,10 +33,10 @@ pub enum ModelError {
     #[error("room for {expected} logits is needed, {found} were given")]
     LogitsRoom { expected: usize, found: usize },
     #[error(
-        "row {row} of the batch gave a number that is not finite (weights damaged, or values beyond \
-         the range of the {kv:?} cache; with F16 try F32)"
+        "row {row} of the batch gave a number that is not finite: the weights are damaged, or keys and \
+         values are beyond the range of an f16 cache (then host the model with an f32 one)"
     )]
-    NotFinite { row: usize, kv: KvType },
+    NotFinite { row: usize },
 }
 
 /// Which rule of a batch a row breaks.

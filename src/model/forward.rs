@@ -19,7 +19,8 @@ pub struct LoadOptions {
 
 /// Loads a model onto the processor.
 pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<Box<dyn Decoder>, ModelError> {
-    Ok(Box::new(Transformer::load(Cpu::new(options.threads)?, files, options)?))
+    let cpu = Cpu::new(options.threads)?;
+    Ok(Box::new(Transformer::load(cpu, files, options.kv, options.pages)?))
 }
 
 /// Rows that go through the layers together; longer batches are cut, which changes no bit.
@@ -28,7 +29,6 @@ const ROWS: usize = 256;
 /// A decoder on a device.
 pub struct Transformer<O: Ops> {
     spec: ModelSpec,
-    kv: KvType,
     pages: usize,
     ops: O,
     weights: Weights<O>,
@@ -78,23 +78,23 @@ impl<O: Ops> Work<O> {
 }
 
 impl<O: Ops> Transformer<O> {
-    /// Loads a model onto a device.
-    pub fn load(ops: O, files: &ModelFiles, options: &LoadOptions) -> Result<Self, ModelError> {
+    /// Loads a model onto a device, with an arena of `pages` pages.
+    pub fn load(ops: O, files: &ModelFiles, kv: KvType, pages: usize) -> Result<Self, ModelError> {
         let spec = ModelSpec::from_files(files)?;
-        if options.pages == 0 {
+        if pages == 0 {
             return Err(ModelError::NoPages);
         }
+        let arena = ops.arena(spec.page_layout(kv), pages)?;
         let weights = weights::load(&ops, &spec, files)?;
-        let positions = spec.context_length.min(options.pages.saturating_mul(PAGE_POSITIONS));
+        let positions = spec.context_length.min(pages.saturating_mul(PAGE_POSITIONS));
         let rope = ops.rope(RopeSpec {
             base: spec.rope.base,
             pairing: spec.rope.pairing,
             head_dim: spec.head_dim,
             positions,
         })?;
-        let arena = ops.arena(spec.page_layout(options.kv), options.pages)?;
         let work = Work::new(&ops, &spec)?;
-        Ok(Self { spec, kv: options.kv, pages: options.pages, ops, weights, rope, arena, work })
+        Ok(Self { spec, pages, ops, weights, rope, arena, work })
     }
 
     /// The model's options.
@@ -244,7 +244,7 @@ impl<O: Ops> Decoder for Transformer<O> {
         check(batch, &self.spec, self.pages)?;
         for (index, rows) in batch.rows.chunks(ROWS).enumerate() {
             if let Some(row) = self.pass(rows, batch.tables)? {
-                return Err(ModelError::NotFinite { row: index * ROWS + row, kv: self.kv });
+                return Err(ModelError::NotFinite { row: index * ROWS + row });
             }
         }
         Ok(())
@@ -266,7 +266,7 @@ impl<O: Ops> Decoder for Transformer<O> {
         let head = weights.head.as_ref().unwrap_or(&weights.embedding);
         ops.within(|ops| ops.head(head, arena, wanted, out));
         match out.chunks_exact(vocab).position(|row| row.iter().any(|x| !x.is_finite())) {
-            Some(row) => Err(ModelError::NotFinite { row, kv: self.kv }),
+            Some(row) => Err(ModelError::NotFinite { row }),
             None => Ok(()),
         }
     }

@@ -65,7 +65,8 @@ fn sum_of_squares<V: Lanes>(x: &[f32]) -> f32 {
 #[inline(always)]
 fn rms_norm_body<V: Lanes>(x: &mut [f32], weight: &[f32], eps: f32) {
     let mean = sum_of_squares::<V>(x) / x.len() as f32;
-    let scale = V::splat(1.0 / (mean + eps).sqrt());
+    // A mean that overflowed must not pass as a row of zeros: 0 * infinity makes the scale NaN.
+    let scale = V::splat(mean.mul_add(0.0, 1.0 / (mean + eps).sqrt()));
     let (eights, tail) = x.as_chunks_mut::<8>();
     let (weights, weight_tail) = weight.as_chunks::<8>();
     for (x, weight) in eights.iter_mut().zip(weights) {
