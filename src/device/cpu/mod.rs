@@ -9,6 +9,8 @@ mod float;
 mod lanes;
 mod linear;
 mod quantised;
+#[cfg(test)]
+mod tests;
 
 pub use arena::Arena;
 pub use lanes::Tier;

@@ -1,0 +1,255 @@
+//! Products and rows of every weight type against f64 arithmetic from the bytes of the file, and the
+//! two forms of the kernels against each other.
+
+use super::disjoint::Disjoint;
+use super::lanes::Tier;
+use super::linear::{Job, Weight};
+use super::*;
+use crate::store::{Tensor, WeightType};
+use half::{bf16, f16};
+
+const KINDS: [WeightType; 8] = [
+    WeightType::F32,
+    WeightType::F16,
+    WeightType::BF16,
+    WeightType::Q4_0,
+    WeightType::Q4_1,
+    WeightType::Q5_0,
+    WeightType::Q5_1,
+    WeightType::Q8_0,
+];
+
+/// Bytes that depend on nothing but the seed.
+struct Bytes(u32);
+
+impl Bytes {
+    fn next(&mut self) -> u8 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 24) as u8
+    }
+
+    fn float(&mut self) -> f32 {
+        f32::from(self.next()) / 128.0 - 1.0 + f32::from(self.next()) / 32768.0
+    }
+}
+
+/// One block (or plain number) of weights; `fill` gives its stored integers.
+fn block(kind: WeightType, bytes: &mut Bytes, fill: Option<u8>) -> Vec<u8> {
+    let plain = bytes.float();
+    let mut block: Vec<u8> = match kind {
+        WeightType::F32 => return plain.to_le_bytes().to_vec(),
+        WeightType::F16 => return f16::from_f32(plain).to_le_bytes().to_vec(),
+        WeightType::BF16 => return bf16::from_f32(plain).to_le_bytes().to_vec(),
+        WeightType::Q4_1 | WeightType::Q5_1 => {
+            [f16::from_f32(plain / 16.0), f16::from_f32(bytes.float())]
+                .map(f16::to_le_bytes)
+                .concat()
+        }
+        _ => f16::from_f32(plain / 16.0).to_le_bytes().to_vec(),
+    };
+    while block.len() < kind.block_bytes() {
+        block.push(fill.unwrap_or_else(|| bytes.next()));
+    }
+    block
+}
+
+fn tensor(kind: WeightType, outputs: usize, inputs: usize, fill: Option<u8>) -> Tensor {
+    let mut bytes = Bytes(outputs as u32 * 31 + inputs as u32);
+    let count = outputs * inputs / kind.block_len();
+    let data: Vec<u8> = (0..count).flat_map(|_| block(kind, &mut bytes, fill)).collect();
+    let mut map = memmap2::MmapMut::map_anon(data.len()).expect("memory");
+    map.copy_from_slice(&data);
+    let map = std::sync::Arc::new(map.make_read_only().expect("a read-only mapping"));
+    Tensor::new("test".into(), kind, vec![outputs, inputs], map, 0, data.len())
+}
+
+/// One row of a tensor in f64, from the description of the file format.
+fn exact_row(tensor: &Tensor, row: usize) -> Vec<f64> {
+    let kind = tensor.kind;
+    let inputs = tensor.shape[1];
+    let size = inputs / kind.block_len() * kind.block_bytes();
+    let bytes = &tensor.bytes()[row * size..(row + 1) * size];
+    let half = |b: &[u8]| f16::from_le_bytes([b[0], b[1]]).to_f64();
+    let nibble = |q: &[u8], k: usize| f64::from(if k < 16 { q[k] & 15 } else { q[k - 16] >> 4 });
+    let high = |q: &[u8], k: usize| f64::from(q[k / 8] >> (k % 8) & 1) * 16.0;
+    let number = |b: &[u8], k: usize| match kind {
+        WeightType::F32 => f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        WeightType::F16 => half(b),
+        WeightType::BF16 => bf16::from_le_bytes([b[0], b[1]]).to_f64(),
+        WeightType::Q4_0 => half(b) * (nibble(&b[2..], k) - 8.0),
+        WeightType::Q4_1 => half(b) * nibble(&b[4..], k) + half(&b[2..]),
+        WeightType::Q5_0 => half(b) * (nibble(&b[6..], k) + high(&b[2..], k) - 16.0),
+        WeightType::Q5_1 => half(b) * (nibble(&b[8..], k) + high(&b[4..], k)) + half(&b[2..]),
+        WeightType::Q8_0 => half(b) * f64::from(b[2 + k] as i8),
+    };
+    let blocks = bytes.chunks_exact(kind.block_bytes());
+    blocks.flat_map(|b| (0..kind.block_len()).map(move |k| number(b, k))).collect()
+}
+
+fn inputs(rows: usize, columns: usize) -> Vec<f32> {
+    let mut bytes = Bytes(rows as u32 + 77);
+    (0..rows * columns).map(|i| bytes.float() * (1.0 + (i / 32 % 5) as f32)).collect()
+}
+
+fn product(
+    tier: Tier,
+    threads: usize,
+    weight: &Weight,
+    input: &[f32],
+    bias: Option<&[f32]>,
+) -> Vec<f32> {
+    let rows = input.len() / weight.inputs;
+    let mut out = vec![f32::NAN; rows * weight.outputs];
+    let mut cpu = Cpu::with_tier(threads, tier).expect("threads");
+    let job = Job { weight, bias, out: Disjoint::new(&mut out, rows, weight.outputs) };
+    cpu.within(|cpu| cpu.multiply(input, rows, &[job]));
+    out
+}
+
+/// The greatest difference that rounding the activations to blocks of 8 bits allows: half a step of
+/// the block times the weights' magnitudes; and some rounding of f32 sums beside it.
+fn bound(kind: WeightType, x: &[f32], row: &[f64]) -> f64 {
+    let magnitude: f64 = row.iter().zip(x).map(|(w, x)| (w * f64::from(*x)).abs()).sum();
+    let rounding = 1e-5 * magnitude + 1e-6;
+    if kind.block_len() == 1 {
+        return rounding;
+    }
+    let blocks = x.chunks(32).zip(row.chunks(32));
+    let steps = blocks.map(|(x, w)| {
+        let step = f64::from(x.iter().fold(0f32, |most, x| most.max(x.abs()))) / 127.0;
+        0.5001 * step * w.iter().map(|w| w.abs()).sum::<f64>()
+    });
+    steps.sum::<f64>() + rounding
+}
+
+#[test]
+fn products_are_those_of_f64_within_the_rounding_of_activations() {
+    for kind in KINDS {
+        for (outputs, columns) in [(8, 32), (13, 96), (77, 160), (1, 64)] {
+            let tensor = tensor(kind, outputs, columns, None);
+            let weight = Weight::new(&tensor).expect("a weight");
+            let x = inputs(7, columns);
+            let bias: Vec<f32> = (0..outputs).map(|i| i as f32 * 0.25).collect();
+            let found = product(Tier::detect(), 2, &weight, &x, Some(&bias));
+            for (x, found) in x.chunks(columns).zip(found.chunks(outputs)) {
+                for (output, found) in found.iter().enumerate() {
+                    let row = exact_row(&tensor, output);
+                    let exact: f64 = row.iter().zip(x).map(|(w, x)| w * f64::from(*x)).sum();
+                    let off = (exact + f64::from(bias[output]) - f64::from(*found)).abs();
+                    let bound = bound(kind, x, &row);
+                    assert!(off <= bound, "{kind:?} [{outputs}, {columns}]: {off} of {bound}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_number_of_rows_threads_and_the_form_change_no_bit_of_a_product() {
+    for kind in KINDS {
+        // 45 is no whole number of eights, 139 none of fours, 29 fills no panel.
+        let columns = if kind.block_len() == 1 { 45 } else { 96 };
+        let weight = Weight::new(&tensor(kind, 29, columns, None)).expect("a weight");
+        let x = inputs(139, columns);
+        let bits = |x: Vec<f32>| x.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        let whole = bits(product(Tier::detect(), 1, &weight, &x, None));
+        assert_eq!(whole, bits(product(Tier::detect(), 3, &weight, &x, None)), "{kind:?}");
+        assert_eq!(whole, bits(product(Tier::portable(), 2, &weight, &x, None)), "{kind:?}");
+        for rows in [1, 2, 3, 5] {
+            let cut = x.chunks(rows * columns);
+            let cut = cut.flat_map(|x| bits(product(Tier::detect(), 1, &weight, x, None)));
+            assert_eq!(whole, cut.collect::<Vec<_>>(), "{kind:?} by {rows}");
+        }
+    }
+}
+
+#[test]
+fn the_greatest_integers_do_not_overflow_a_sum() {
+    for kind in KINDS.into_iter().filter(|kind| kind.block_len() > 1) {
+        // All bits set, and for 8 bits the least number, -128.
+        for fill in [0xFF, 0x80, 0x7F] {
+            for sign in [1.0, -1.0] {
+                let tensor = tensor(kind, 8, 64, Some(fill));
+                let weight = Weight::new(&tensor).expect("a weight");
+                let x = vec![sign; 64];
+                let fast = product(Tier::detect(), 1, &weight, &x, None);
+                assert_eq!(fast, product(Tier::portable(), 1, &weight, &x, None), "{kind:?}");
+                for (output, found) in fast.iter().enumerate() {
+                    let exact: f64 =
+                        exact_row(&tensor, output).iter().sum::<f64>() * f64::from(sign);
+                    let off = (exact - f64::from(*found)).abs();
+                    assert!(off <= exact.abs() * 1e-5 + 1e-5, "{kind:?} {fill:x}: {off}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_of_a_weight_is_the_files_numbers() {
+    for kind in KINDS {
+        let tensor = tensor(kind, 11, 64, None);
+        let weight = Weight::new(&tensor).expect("a weight");
+        for row in 0..11 {
+            let mut found = vec![0.0; 64];
+            weight.row(row, &mut found);
+            for (found, exact) in found.iter().zip(exact_row(&tensor, row)) {
+                let off = (f64::from(*found) - exact).abs();
+                assert!(off <= exact.abs() * 1e-7, "{kind:?}: {found} {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_in_a_row_stays_in_its_products() {
+    for kind in KINDS {
+        let weight = Weight::new(&tensor(kind, 9, 64, None)).expect("a weight");
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = inputs(2, 64);
+            x[40] = bad;
+            for tier in [Tier::portable(), Tier::detect()] {
+                let found = product(tier, 1, &weight, &x, None);
+                assert!(found[..9].iter().all(|x| !x.is_finite()), "{kind:?} {bad}");
+                assert!(found[9..].iter().all(|x| x.is_finite()), "{kind:?} {bad}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tiny_and_huge_activations_are_quantised_without_overflow() {
+    let weight = Weight::new(&tensor(WeightType::Q8_0, 8, 32, None)).expect("a weight");
+    for size in [0.0, 1e-45, 1e-38, 1e-31, 1e-29, 1.0, 1e30] {
+        let x: Vec<f32> = inputs(1, 32).iter().map(|x| x * size).collect();
+        let fast = product(Tier::detect(), 1, &weight, &x, None);
+        assert_eq!(fast, product(Tier::portable(), 1, &weight, &x, None), "{size}");
+        assert!(fast.iter().all(|x| x.is_finite()), "{size}");
+    }
+}
+
+#[test]
+fn a_tensor_that_is_no_matrix_of_whole_blocks_is_refused() {
+    let mut vector = tensor(WeightType::F32, 4, 8, None);
+    vector.shape = vec![32];
+    assert!(matches!(Weight::new(&vector), Err(DeviceError::Weight { .. })));
+    let mut cut = tensor(WeightType::Q4_0, 3, 32, None);
+    cut.shape = vec![2, 48];
+    assert!(matches!(Weight::new(&cut), Err(DeviceError::Weight { .. })));
+    cut.shape = vec![4, 32];
+    assert!(matches!(Weight::new(&cut), Err(DeviceError::Weight { .. })));
+}
+
+#[test]
+fn rotations_are_those_of_f64_far_out() {
+    let spec = RopeSpec { base: 1e5, pairing: Pairing::Half, head_dim: 64, positions: 8192 };
+    let rope = Rope::new(spec).expect("a table");
+    for position in [0, 1, 1500, 8191] {
+        for pair in 0..32 {
+            let angle = position as f64 * 1e5f64.powf(-2.0 * pair as f64 / 64.0);
+            let at = position * 32 + pair;
+            assert!((f64::from(rope.cos[at]) - angle.cos()).abs() < 1e-7);
+            assert!((f64::from(rope.sin[at]) - angle.sin()).abs() < 1e-7);
+        }
+    }
+}
