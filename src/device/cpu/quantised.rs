@@ -124,15 +124,15 @@ fn f16_at(block: &[u8], at: usize, lane: usize) -> f32 {
 fn stored<F: Format>(block: &[u8], lane: usize, k: usize) -> i32 {
     let quants = &block[F::QUANTS_AT..];
     if F::BYTES {
-        return i32::from(quants[8 * (k & !3) + 4 * lane + k % 4] as i8);
+        return i32::from(quants[8 * (k / 4 * 4) + 4 * lane + k % 4] as i8);
     }
-    let byte = quants[8 * (k % 16 & !3) + 4 * lane + k % 4];
+    let byte = quants[8 * (k % 16 / 4 * 4) + 4 * lane + k % 4];
     let low = i32::from(if k < 16 { byte & 15 } else { byte >> 4 });
     if !F::HAS_HIGH {
         return low;
     }
     let bit = 4 * lane + k % 4;
-    let high = block[F::HIGH_AT + (k & !3) + bit / 8] >> (bit % 8) & 1;
+    let high = block[F::HIGH_AT + k / 4 * 4 + bit / 8] >> (bit % 8) & 1;
     low | i32::from(high) << 4
 }
 
@@ -211,12 +211,12 @@ impl BlockDot for Portable {
     #[inline(always)]
     fn dots<F: Format, const N: usize>(block: &[u8], acts: &[&Activations; N]) -> [Self; N] {
         let mut dots = [[0i32; PANEL]; N];
-        for lane in 0..PANEL {
-            for k in 0..BLOCK {
+        for k in 0..BLOCK {
+            for lane in 0..PANEL {
                 let weight = stored::<F>(block, lane, k);
-                for t in 0..N {
-                    let act = acts[t].words[k / 4].to_le_bytes()[k % 4] as i8;
-                    dots[t][lane] += weight * i32::from(act);
+                for (dots, act) in dots.iter_mut().zip(acts) {
+                    let act = act.words[k / 4].to_le_bytes()[k % 4] as i8;
+                    dots[lane] += weight * i32::from(act);
                 }
             }
         }
