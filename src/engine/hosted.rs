@@ -9,7 +9,7 @@ use super::sequence::{Sequence, Shortage};
 use super::statistics::{NotFinite, Softmax};
 use super::waste::{ForwardedTrie, Parent};
 use crate::model::{AdapterId, Batch, Decoder, HiddenAt, Row};
-use crate::text::TokenId;
+use crate::text::{TokenId, Tokenizer};
 
 /// The bytes that a token stands for in text, as stop strings see them.
 pub trait TokenBytes: Send + Sync {
@@ -19,6 +19,13 @@ pub trait TokenBytes: Send + Sync {
 impl<F: Fn(TokenId) -> Vec<u8> + Send + Sync> TokenBytes for F {
     fn token_bytes(&self, id: TokenId) -> Vec<u8> {
         self(id)
+    }
+}
+
+impl TokenBytes for Tokenizer {
+    fn token_bytes(&self, id: TokenId) -> Vec<u8> {
+        // Models may have more rows than the vocabulary has tokens; those have no text.
+        self.token_bytes(id).unwrap_or_default().to_vec()
     }
 }
 

@@ -3,6 +3,7 @@
 mod books;
 pub(crate) mod fake;
 mod properties;
+mod real;
 mod refusals;
 mod replies;
 mod thread;

@@ -174,7 +174,8 @@ impl Decoder for Running {
                 "a token that this decoder cannot stand"
             );
             if self.fake.refuse == Some(row.token) {
-                return Err(ModelError::NotFinite { row: index });
+                let what = format!("row {index} is a token that this decoder refuses");
+                return Err(ModelError::Unsupported { what });
             }
             let table = batch.tables[row.slot];
             let adapter = row.adapter.map_or(0, |adapter| u64::from(adapter.0) + 1);
