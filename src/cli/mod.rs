@@ -1,13 +1,72 @@
-//! The command line: one of the two front doors.
+//! The command line: one of the two front doors. Every subcommand is a small function that opens
+//! what it needs, asks the rooms below, and prints; errors name the thing, say why, and what to do.
+
+mod arguments;
+mod doctor;
+mod failure;
+mod host;
+mod inspect;
+mod live;
+mod models;
+mod prompts;
+mod solve;
+mod trace_file;
+
+use std::process::ExitCode;
+
+use clap::Parser;
 
 use crate::program::sandbox;
+use arguments::{Arguments, ColorChoice, Command};
+use failure::Failure;
 
 /// Runs the command named on the command line and says how it ended (exit codes: 0 an answer or a
 /// finished run, 1 a stated failure, 2 bad usage or input, 3 something missing on the machine).
-pub fn main() -> std::process::ExitCode {
-    // Before anything else: the sandbox's child is this binary, and must have one thread.
-    if std::env::args_os().nth(1).is_some_and(|first| first == sandbox::CHILD_ARGUMENT) {
-        return sandbox::child_main(std::env::args_os().skip(2));
+pub fn main() -> ExitCode {
+    // The sandbox's child is this binary again, under a name that no user types.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|first| first == sandbox::CHILD_ARGUMENT) {
+        return sandbox::child_main(words);
     }
-    std::process::ExitCode::from(2)
+    let arguments = Arguments::parse();
+    set_colors(arguments.color);
+    match run(arguments.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Solve(args) => solve::solve(&args),
+        Command::Models => models::list(),
+        Command::Pull(args) => models::pull(&args),
+        Command::Methods => solve::list_methods(),
+        Command::Units(args) => inspect::units(&args),
+        Command::Tokenize(args) => inspect::tokenize(&args),
+        Command::Generate(args) => inspect::generate(&args),
+        Command::Score(args) => inspect::score(&args),
+        Command::Prompts(args) => prompts::run(&args),
+        Command::Doctor => doctor::doctor(),
+    }
+}
+
+fn set_colors(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => console::set_colors_enabled(true),
+        ColorChoice::Never => console::set_colors_enabled(false),
+    }
+}
+
+/// Runs a future to its end on a runtime of this thread's.
+fn wait<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::missing(format!("cannot start the asynchronous runtime: {e}")))?;
+    Ok(runtime.block_on(future))
 }

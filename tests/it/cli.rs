@@ -1,1 +1,239 @@
+//! The command line through its own door: the real binary, its output, its exit codes.
 
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support;
+
+/// `unsay` with these words, in an empty folder.
+fn unsay(words: &[&str]) -> Output {
+    unsay_with(words, "", &[])
+}
+
+fn unsay_with(words: &[&str], stdin: &str, variables: &[(&str, &str)]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    unsay_in(folder.path(), words, stdin, variables)
+}
+
+fn unsay_in(folder: &Path, words: &[&str], stdin: &str, variables: &[(&str, &str)]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_unsay"))
+        .args(words)
+        .envs(variables.iter().copied())
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its words may end before it reads.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("ended by a signal: {}", stderr(output)))
+}
+
+#[track_caller]
+fn assert_code(output: &Output, wanted: i32) {
+    assert_eq!(code(output), wanted, "stdout: {}\nstderr: {}", stdout(output), stderr(output));
+}
+
+fn json(output: &Output) -> Value {
+    assert_code(output, 0);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn help_names_every_command() {
+    let output = unsay(&["--help"]);
+    assert_code(&output, 0);
+    for command in [
+        "solve", "models", "pull", "methods", "units", "tokenize", "generate", "score", "prompts",
+        "doctor",
+    ] {
+        assert!(stdout(&output).contains(command), "{command} is missing");
+    }
+}
+
+#[test]
+fn bad_words_are_bad_usage() {
+    assert_code(&unsay(&["solv"]), 2);
+    assert_code(&unsay(&["solve", "--temperature", "warm", "q"]), 2);
+    assert_code(&unsay(&["solve", "--file", "q.txt", "and a question"]), 2);
+}
+
+#[test]
+fn tokenize_gives_the_fixtures_ids() {
+    let output = unsay(&["tokenize", "--json", "12 apples, 305 pears"]);
+    let ids = json(&output);
+    let ids: Vec<u64> = ids.as_array().unwrap().iter().map(|v| v.as_u64().unwrap()).collect();
+    // Digits stand alone in this vocabulary: five of them, whatever is around.
+    assert!(ids.len() >= 9, "{ids:?}");
+    let special = json(&unsay(&["tokenize", "--json", "--special", "<|im_end|>"]));
+    assert_eq!(special, serde_json::json!([2]));
+    let text = json(&unsay(&["tokenize", "--json", "<|im_end|>"]));
+    assert!(text.as_array().unwrap().len() > 1, "a special token in a text stays text: {text}");
+}
+
+#[test]
+fn generate_says_what_score_says() {
+    let prompt = "The capital of France is";
+    let made = json(&unsay(&["generate", "--prompt", prompt, "--max-tokens", "6", "--json"]));
+    let text = made["text"].as_str().unwrap();
+    let scored = json(&unsay(&["score", "--prompt", prompt, "--continuation", text]));
+    let made: Vec<_> = made["tokens"].as_array().unwrap().iter().collect();
+    let scored: Vec<_> = scored["tokens"].as_array().unwrap().iter().collect();
+    assert_eq!(made.len(), 6);
+    assert_eq!(scored.len(), 6);
+    for (m, s) in made.iter().zip(&scored) {
+        assert_eq!(m["id"], s["id"]);
+        assert_eq!(m["logprob"], s["logprob"], "bit for bit");
+    }
+}
+
+#[test]
+fn a_model_that_is_not_here_is_missing_and_the_hint_says_what_to_do() {
+    let empty = tempfile::tempdir().unwrap();
+    let cache = empty.path().to_str().unwrap();
+    let output = unsay_with(&["tokenize", "--json", "x"], "", &[("UNSAY_CACHE", cache)]);
+    assert_code(&output, 3);
+    assert!(stderr(&output).contains("unsay pull smollm2-135m-instruct"), "{}", stderr(&output));
+    let output =
+        unsay(&["score", "--model", "no-such-model", "--prompt", "a", "--continuation", "b"]);
+    assert_code(&output, 3);
+    assert!(stderr(&output).contains("no-such-model"));
+}
+
+#[test]
+fn a_damaged_model_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.gguf");
+    let whole = std::fs::read(support::default_model()).unwrap();
+    std::fs::write(&path, &whole[..1_000_000]).unwrap();
+    let output = unsay(&["tokenize", "--json", "x", "--model", path.to_str().unwrap()]);
+    assert_code(&output, 2);
+    assert!(stderr(&output).contains("broken.gguf"), "{}", stderr(&output));
+}
+
+#[test]
+fn units_of_a_program_are_printed_with_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "def clip(x):\n    if x > 9:\n        x = 9\n    y = x + 1\n    return y\n";
+    std::fs::write(folder.path().join("clip.py"), program).unwrap();
+    let units = json(&unsay_in(folder.path(), &["units", "clip.py", "--json"], "", &[]));
+    let lines: Vec<&Value> = units.as_array().unwrap().iter().map(|u| &u["lines"]).collect();
+    assert_eq!(lines, [&serde_json::json!([1, 2, 3]), &serde_json::json!([4, 5])]);
+    let piped = json(&unsay_with(&["units", "-", "--json"], program, &[]));
+    assert_eq!(units, piped);
+    assert_code(&unsay_in(folder.path(), &["units", "absent.py"], "", &[]), 2);
+}
+
+#[test]
+fn solve_on_a_pipe_is_plain_and_ends_with_an_answer_or_a_stated_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "solve",
+        "--method",
+        "direct",
+        "--max-tokens",
+        "24",
+        "--trace",
+        "t.jsonl",
+        "What is 2 + 3?",
+    ];
+    let output = unsay_in(folder.path(), &words, "", &[]);
+    assert!([0, 1].contains(&code(&output)), "{}", stderr(&output));
+    assert!(!stdout(&output).contains('\u{1b}'), "no escape sequences on a pipe");
+    assert!(stdout(&output).contains("generated"), "the cost is printed: {}", stdout(&output));
+    let trace = std::fs::read_to_string(folder.path().join("t.jsonl")).unwrap();
+    let events: Vec<Value> = trace.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(events.first().unwrap()["event"], "began");
+    let last = events.last().unwrap()["event"].as_str().unwrap();
+    assert_eq!(last, if code(&output) == 0 { "answered" } else { "failed" });
+    // A second run does not write over the trace.
+    let again = unsay_in(folder.path(), &words, "", &[]);
+    assert_code(&again, 2);
+    assert_eq!(std::fs::read_to_string(folder.path().join("t.jsonl")).unwrap(), trace);
+}
+
+#[test]
+fn solve_takes_the_question_from_standard_input_and_prints_one_object() {
+    let words = ["solve", "--method", "direct", "--max-tokens", "16", "--json"];
+    let output = unsay_with(&words, "What is 2 + 3?\n", &[]);
+    assert!([0, 1].contains(&code(&output)), "{}", stderr(&output));
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cost = &outcome["cost"];
+    let sum = cost["cached_tokens"].as_u64().unwrap() + cost["computed_tokens"].as_u64().unwrap();
+    assert_eq!(cost["prompt_tokens"].as_u64().unwrap(), sum);
+    assert!(cost["generated_tokens"].as_u64().unwrap() > 0);
+    let empty = unsay_with(&words, " \n", &[]);
+    assert_code(&empty, 2);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed: &str| {
+        let words = [
+            "solve",
+            "--method",
+            "cot",
+            "--temperature",
+            "0.9",
+            "--max-tokens",
+            "24",
+            "--json",
+            "--seed",
+            seed,
+            "Name a number between 10 and 99 and say why.",
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let mut words = words.to_vec();
+        words.extend(["--trace", "t.jsonl"]);
+        unsay_in(folder.path(), &words, "", &[]);
+        let trace = std::fs::read_to_string(folder.path().join("t.jsonl")).unwrap();
+        let replies: Vec<String> = trace
+            .lines()
+            .map(|l| serde_json::from_str::<Value>(l).unwrap())
+            .filter(|e| e["event"] == "replied")
+            .map(|e| e["text"].as_str().unwrap().to_owned())
+            .collect();
+        assert!(!replies.is_empty());
+        replies
+    };
+    assert_eq!(run("7"), run("7"));
+    assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn prompts_are_exported_and_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = unsay_in(folder.path(), &["prompts", "export", "mine"], "", &[]);
+    assert_code(&output, 0);
+    let names = unsay(&["prompts", "render"]);
+    assert_code(&names, 0);
+    let files = std::fs::read_dir(folder.path().join("mine")).unwrap().count();
+    assert_eq!(stdout(&names).lines().count(), files);
+    assert!(files > 0);
+    assert_code(&unsay(&["prompts", "render", "no-such-template"]), 2);
+}
+
+#[test]
+fn doctor_says_what_the_machine_has() {
+    let output = unsay(&["doctor"]);
+    assert_code(&output, 0);
+    for word in ["python", "landlock", "seccomp", "smollm2-135m-instruct"] {
+        assert!(stdout(&output).contains(word), "{word}: {}", stdout(&output));
+    }
+}

@@ -1,0 +1,206 @@
+//! What the command line takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A local inference engine on which language models correct themselves, offline.
+#[derive(Parser)]
+#[command(name = "unsay", version, about, max_term_width = 100)]
+pub struct Arguments {
+    /// Colours in the terminal.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub color: ColorChoice,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum ColorChoice {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Solve one question with a self-correction method, live, with the exact cost
+    Solve(SolveArgs),
+    /// List the models that are known, and which of them are here
+    Models,
+    /// Fetch a model into the cache folder, its digest checked
+    Pull(PullArgs),
+    /// List the methods
+    Methods,
+    /// Show the logic units of a Python program
+    Units(UnitsArgs),
+    /// Show the token ids of a text
+    Tokenize(TokenizeArgs),
+    /// Continue a text as it is (no chat template)
+    Generate(GenerateArgs),
+    /// Show the log-probability of each token of a continuation
+    Score(ScoreArgs),
+    /// Export the prompt templates, or render one
+    Prompts(PromptsArgs),
+    /// Say what this machine has and lacks
+    Doctor,
+}
+
+/// Which model, and how it is hosted.
+#[derive(Args)]
+pub struct ModelArgs {
+    /// A model's name (`unsay models`), a .gguf file, or a folder with config.json and safetensors
+    #[arg(long, default_value = "smollm2-135m-instruct")]
+    pub model: String,
+    /// Threads of the CPU form [default: all]
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// How keys and values are kept
+    #[arg(long, value_enum, default_value_t)]
+    pub kv: KvArg,
+    /// Most tokens of a dialogue [default: what the model was trained for]
+    #[arg(long)]
+    pub context: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+pub enum KvArg {
+    #[default]
+    F16,
+    F32,
+}
+
+#[derive(Args)]
+pub struct SolveArgs {
+    /// The question; without it and without --file it is read from standard input
+    pub question: Option<String>,
+    /// Read the question from a file
+    #[arg(long, conflicts_with = "question")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The method (`unsay methods`)
+    #[arg(long, default_value = "ralu")]
+    pub method: String,
+    /// An option of the method, as name=value; may be given several times
+    #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
+    pub options: Vec<String>,
+    /// The question asks for a program with this function
+    #[arg(long, value_name = "FUNCTION")]
+    pub entry_point: Option<String>,
+    /// 0 is greedy [default: the method's own]
+    #[arg(long)]
+    pub temperature: Option<f32>,
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Most tokens of one reply [default: the method's own]
+    #[arg(long)]
+    pub max_tokens: Option<usize>,
+    /// Print one JSON object instead of the live view
+    #[arg(long)]
+    pub json: bool,
+    /// Write every event to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// A folder with prompt templates that replace the built-in ones of the same names
+    #[arg(long, value_name = "FOLDER")]
+    pub prompts: Option<PathBuf>,
+    /// Show system prompts and every message whole
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Exit with 0 also when there was no answer (the run is a demonstration)
+    #[arg(long, hide = true)]
+    pub demo: bool,
+}
+
+#[derive(Args)]
+pub struct PullArgs {
+    /// The model's name (`unsay models`)
+    pub name: String,
+    /// Read the file again and check its digest, also if it was checked before
+    #[arg(long)]
+    pub verify: bool,
+}
+
+#[derive(Args)]
+pub struct UnitsArgs {
+    /// A Python file; `-` is standard input
+    pub file: PathBuf,
+    /// Print an array of {id, label, text, lines}
+    #[arg(long)]
+    pub json: bool,
+    /// The function that a task asked for: its bare header is no unit of its own
+    #[arg(long)]
+    pub entry_point: Option<String>,
+}
+
+#[derive(Args)]
+pub struct TokenizeArgs {
+    /// The text
+    pub text: String,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Print a JSON array of ids
+    #[arg(long)]
+    pub json: bool,
+    /// Special tokens written in the text are special
+    #[arg(long)]
+    pub special: bool,
+}
+
+#[derive(Args)]
+pub struct GenerateArgs {
+    /// The text to continue
+    #[arg(long)]
+    pub prompt: String,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[arg(long, default_value_t = 0.0)]
+    pub temperature: f32,
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    #[arg(long, default_value_t = 128)]
+    pub max_tokens: usize,
+    /// Print one JSON object with the tokens' log-probabilities and the cost
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ScoreArgs {
+    /// What comes before
+    #[arg(long)]
+    pub prompt: String,
+    /// The text whose tokens are scored
+    #[arg(long)]
+    pub continuation: String,
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+#[derive(Args)]
+pub struct PromptsArgs {
+    #[command(subcommand)]
+    pub command: PromptsCommand,
+}
+
+#[derive(Subcommand)]
+pub enum PromptsCommand {
+    /// Write every built-in template into a folder, to be changed there
+    Export {
+        /// The folder; it is made where it is missing
+        folder: PathBuf,
+    },
+    /// Show what a template gives
+    Render {
+        /// The template's name; without it the names are listed
+        name: Option<String>,
+        /// A variable of the template, as name=value; may be given several times
+        #[arg(long = "set", short = 's', value_name = "NAME=VALUE")]
+        set: Vec<String>,
+        /// A folder with templates that replace the built-in ones
+        #[arg(long, value_name = "FOLDER")]
+        prompts: Option<PathBuf>,
+    },
+}

@@ -1,0 +1,186 @@
+//! The commands that show one thing each: units, token ids, a continuation, its log-probabilities.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::arguments::{GenerateArgs, ScoreArgs, TokenizeArgs, UnitsArgs};
+use super::failure::Failure;
+use super::{host, wait};
+use crate::engine::{GenerationEvent, Sampling, Tag, TokenStats};
+use crate::program::units::{ReadOptions, read};
+use crate::text::{Detokenizer, TokenId, Tokenizer};
+
+/// `unsay units FILE.py`
+pub fn units(args: &UnitsArgs) -> Result<ExitCode, Failure> {
+    let source = read_text(&args.file)?;
+    let options = ReadOptions { entry_point: args.entry_point.as_deref(), ..Default::default() };
+    let reading = read(&source, &options);
+    for error in &reading.syntax_errors {
+        eprintln!(
+            "{}:{}:{}: not Python: {}",
+            args.file.display(),
+            error.line,
+            error.column,
+            error.text
+        );
+    }
+    if args.json {
+        print_json(&reading.units)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for unit in &reading.units {
+        println!("unit {} ({}), lines {:?}", unit.id, unit.label, unit.lines);
+        println!("{}\n", unit.text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `unsay tokenize TEXT`
+pub fn tokenize(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
+    let tokenizer = Tokenizer::of_model(&host::open(&args.model)?)?;
+    let ids = if args.special {
+        tokenizer.encode_template(&args.text)?
+    } else {
+        tokenizer.encode(&args.text)?
+    };
+    if args.json {
+        print_json(&ids)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for id in &ids {
+        println!("{:>8}  {:?}", id.0, token_text(&tokenizer, *id));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `unsay generate --prompt P`
+pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    let host = host::host(&args.model)?;
+    let prompt = prompt_ids(&host.tokenizer, &args.prompt)?;
+    let sampling = Sampling {
+        temperature: args.temperature,
+        seed: args.seed,
+        max_tokens: args.max_tokens,
+        ..Sampling::default()
+    };
+    wait(async {
+        let mut session = host.engine.open(&host.name, None).await?;
+        session.append(&prompt).await?;
+        let mut reply = session.generate(&sampling, &Tag::new("generate", 1)).await?;
+        let mut pieces = Detokenizer::new();
+        let (mut text, mut tokens) = (String::new(), Vec::new());
+        while let Some(event) = reply.next().await {
+            match event? {
+                GenerationEvent::Token(token) => {
+                    let piece = pieces.push(&host.tokenizer, token.id());
+                    if !args.json {
+                        show(&piece)?;
+                    }
+                    text.push_str(&piece);
+                    tokens.push(token.stats);
+                }
+                GenerationEvent::Finish(finish) => {
+                    let rest = pieces.finish();
+                    text.push_str(&rest);
+                    if args.json {
+                        let tokens = named(&host.tokenizer, &tokens);
+                        print_json(
+                            &json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost}),
+                        )?;
+                    } else {
+                        show(&rest)?;
+                        println!();
+                        eprintln!(
+                            "{} prompt + {} generated tokens in {:.2} s (loaded in {:.2} s)",
+                            finish.cost.prompt_tokens,
+                            finish.cost.generated_tokens,
+                            finish.cost.seconds,
+                            host.load_seconds
+                        );
+                    }
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })?
+}
+
+/// `unsay score --prompt P --continuation C`
+pub fn score(args: &ScoreArgs) -> Result<ExitCode, Failure> {
+    let host = host::host(&args.model)?;
+    let prompt = prompt_ids(&host.tokenizer, &args.prompt)?;
+    let continuation = host.tokenizer.encode(&args.continuation)?;
+    if continuation.is_empty() {
+        return Err(Failure::usage("the continuation is empty, so there is nothing to score"));
+    }
+    wait(async {
+        let mut session = host.engine.open(&host.name, None).await?;
+        session.append(&prompt).await?;
+        let scored = session.score(&continuation, 0, &Tag::new("score", 1)).await?;
+        let sum: f64 = scored.tokens.iter().map(|t| f64::from(t.logprob)).sum();
+        let tokens = named(&host.tokenizer, &scored.tokens);
+        print_json(&json!({"tokens": tokens, "logprob": sum, "cost": scored.cost}))?;
+        Ok(ExitCode::SUCCESS)
+    })?
+}
+
+/// The ids that a raw text conditions on, with the BOS that the model wants.
+fn prompt_ids(tokenizer: &Tokenizer, text: &str) -> Result<Vec<TokenId>, Failure> {
+    let mut ids: Vec<TokenId> = Vec::new();
+    if tokenizer.adds_bos() {
+        ids.extend(tokenizer.bos());
+    }
+    ids.extend(tokenizer.encode(text)?);
+    if ids.is_empty() {
+        return Err(Failure::usage("the prompt is empty, so nothing can follow from it"));
+    }
+    Ok(ids)
+}
+
+fn named(tokenizer: &Tokenizer, tokens: &[TokenStats]) -> Vec<serde_json::Value> {
+    tokens
+        .iter()
+        .map(|t| {
+            json!({"id": t.id, "text": token_text(tokenizer, t.id), "logprob": t.logprob, "entropy": t.entropy})
+        })
+        .collect()
+}
+
+/// A token's bytes as text, what is no whole character shown as U+FFFD.
+fn token_text(tokenizer: &Tokenizer, id: TokenId) -> String {
+    String::from_utf8_lossy(tokenizer.token_bytes(id).unwrap_or_default()).into_owned()
+}
+
+/// The text of a file, or of standard input where the path is `-`.
+pub fn read_text(path: &Path) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().read_to_end(&mut bytes).map(drop)
+    } else {
+        std::fs::read(path).map(|all| bytes = all)
+    };
+    read.map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Failure::usage(format!("{} is not UTF-8 (byte {at})", path.display()))
+            .hint("convert it, e.g. with `iconv -t utf-8`")
+    })
+}
+
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|e| Failure::stated(format!("cannot write JSON: {e}")))?;
+    show(&text)?;
+    show("\n")
+}
+
+/// Writes to standard output; a pipe that closed early ends the command without noise.
+fn show(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::stated(format!("cannot write to standard output: {e}")))
+}

@@ -1,0 +1,341 @@
+//! The live view of a problem being solved: turns as they are generated, verdicts with their
+//! confidence, what was taken back struck through, and the cost at the end. On a pipe the same
+//! words come plain: no colours, no strokes, each reply once it is whole.
+
+use std::io::Write;
+use std::sync::Mutex;
+
+use console::Style;
+
+use crate::llm::{Cost, Event, FinishReason, Role, Sink, Verdict};
+
+/// A sink that writes for a person to read.
+pub struct Live {
+    state: Mutex<State>,
+}
+
+struct State {
+    out: Box<dyn Write + Send>,
+    /// Replies are written piece by piece.
+    streaming: bool,
+    /// System prompts and history are written too.
+    verbose: bool,
+    /// A reply is being written, and whether its last piece ended a line.
+    in_reply: Option<Line>,
+    stage: String,
+    costs: Vec<StageCost>,
+    units: usize,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Line {
+    Begun,
+    Ended,
+}
+
+/// What one stage of a method cost, over all its calls.
+#[derive(Clone, Debug)]
+pub struct StageCost {
+    pub stage: String,
+    pub calls: u32,
+    pub cost: Cost,
+}
+
+impl Live {
+    /// Writes to `out`; `streaming` shows replies as they are generated, `verbose` what is said to
+    /// the model too.
+    pub fn new(out: Box<dyn Write + Send>, streaming: bool, verbose: bool) -> Self {
+        let state = State {
+            out,
+            streaming,
+            verbose,
+            in_reply: None,
+            stage: String::new(),
+            costs: Vec::new(),
+            units: 0,
+        };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+impl Sink for Live {
+    fn event(&self, event: &Event) {
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // A terminal that went away must not end the run: the trace file and the result remain.
+        let _ = state.show(event);
+    }
+}
+
+impl State {
+    fn show(&mut self, event: &Event) -> std::io::Result<()> {
+        match event {
+            Event::Began { method, model, question, .. } => self.began(method, model, question),
+            Event::Stage { name } => self.stage(name),
+            Event::Said { role, text, .. } => self.said(*role, text),
+            Event::Piece { text, .. } => self.piece(text),
+            Event::Replied { text, finish, confidence, cost, .. } => {
+                self.replied(text, finish, *confidence, cost)
+            }
+            Event::FormatFailure { what, retry, limit, .. } => {
+                let note = if retry < limit {
+                    format!("asked again ({} of {limit})", retry + 1)
+                } else {
+                    "given up".to_owned()
+                };
+                let mark = yellow().apply_to("? off format:");
+                writeln!(self.out, "  {mark} {} — {note}", clean(what))
+            }
+            Event::Rewound { messages, tokens, .. } => self.rewound(messages, *tokens),
+            Event::Units { units, .. } => self.units(units),
+            Event::Judged { unit, candidate, verdict, confidence, fix, .. } => {
+                self.judged(*unit, *candidate, *verdict, *confidence, fix.as_deref())
+            }
+            Event::Settled { unit, how, .. } => {
+                writeln!(self.out, "  {}", dim().apply_to(format!("unit {unit} settled: {how}")))
+            }
+            Event::Ran { outcome, answer, stdout } => self.ran(outcome, answer.as_deref(), stdout),
+            Event::Answered { answer, seconds, .. } => {
+                writeln!(self.out)?;
+                let answer = bold().apply_to(clean(answer));
+                writeln!(self.out, "{} {answer}", green().apply_to("answer:"))?;
+                self.table(*seconds)
+            }
+            Event::Failed { why, seconds, .. } => {
+                writeln!(self.out)?;
+                writeln!(self.out, "{} {}", red().apply_to("no answer:"), clean(why))?;
+                self.table(*seconds)
+            }
+        }?;
+        self.out.flush()
+    }
+
+    fn began(&mut self, method: &str, model: &str, question: &str) -> std::io::Result<()> {
+        let title = bold().apply_to(format!("unsay · {method} · {model}"));
+        writeln!(self.out, "{title}")?;
+        self.block(question, &Style::new())
+    }
+
+    fn stage(&mut self, name: &str) -> std::io::Result<()> {
+        self.stage = name.to_owned();
+        writeln!(self.out)?;
+        writeln!(self.out, "{}", cyan().apply_to(format!("── {name} ──")))
+    }
+
+    fn said(&mut self, role: Role, text: &str) -> std::io::Result<()> {
+        let who = match role {
+            Role::System => "system",
+            Role::User => "asked",
+            Role::Assistant => "recalled",
+        };
+        if !self.verbose && role == Role::System {
+            return Ok(());
+        }
+        writeln!(self.out, "  {}", dim().apply_to(format!("{who}:")))?;
+        let shown = if self.verbose { text.to_owned() } else { excerpt(text, 12) };
+        self.block(&shown, &dim())
+    }
+
+    fn piece(&mut self, text: &str) -> std::io::Result<()> {
+        if !self.streaming {
+            return Ok(());
+        }
+        if self.in_reply.is_none() {
+            writeln!(self.out, "  {}", dim().apply_to("replied:"))?;
+            write!(self.out, "  │ ")?;
+            self.in_reply = Some(Line::Begun);
+        }
+        for (i, line) in clean(text).split('\n').enumerate() {
+            if i > 0 {
+                write!(self.out, "\n  │ ")?;
+            }
+            write!(self.out, "{line}")?;
+        }
+        self.in_reply = Some(if text.ends_with('\n') { Line::Ended } else { Line::Begun });
+        Ok(())
+    }
+
+    fn replied(
+        &mut self,
+        text: &str,
+        finish: &FinishReason,
+        confidence: Option<f64>,
+        cost: &Cost,
+    ) -> std::io::Result<()> {
+        if self.in_reply.take().is_some() {
+            writeln!(self.out)?;
+        } else {
+            writeln!(self.out, "  replied:")?;
+            self.block(text, &Style::new())?;
+        }
+        let mut facts = vec![format!("{} tokens", cost.generated_tokens)];
+        if let Some(c) = confidence {
+            facts.push(format!("confidence {c:.2}"));
+        }
+        facts.push(format!(
+            "prompt {} = {} cached + {} computed",
+            cost.prompt_tokens, cost.cached_tokens, cost.computed_tokens
+        ));
+        facts.push(format!("{:.2} s", cost.seconds));
+        match finish {
+            FinishReason::MaxTokens => facts.push("cut at the token limit".to_owned()),
+            FinishReason::ContextFull => facts.push("the context is full".to_owned()),
+            FinishReason::Cancelled => facts.push("cancelled".to_owned()),
+            FinishReason::StopId | FinishReason::StopString => {}
+        }
+        writeln!(self.out, "  {}", dim().apply_to(facts.join(" · ")))?;
+        self.count(cost);
+        Ok(())
+    }
+
+    fn count(&mut self, cost: &Cost) {
+        if self.costs.last().is_none_or(|last| last.stage != self.stage) {
+            let stage = self.stage.clone();
+            self.costs.push(StageCost { stage, calls: 0, cost: Cost::default() });
+        }
+        if let Some(last) = self.costs.last_mut() {
+            last.calls += 1;
+            last.cost += *cost;
+        }
+    }
+
+    fn rewound(&mut self, messages: &[(Role, String)], tokens: u64) -> std::io::Result<()> {
+        let mark = magenta().apply_to(format!("↶ taken back ({tokens} tokens):"));
+        writeln!(self.out, "  {mark}")?;
+        let struck = Style::new().dim().strikethrough();
+        for (_, text) in messages {
+            self.block(text, &struck)?;
+        }
+        Ok(())
+    }
+
+    fn units(&mut self, units: &[String]) -> std::io::Result<()> {
+        self.units = units.len();
+        writeln!(self.out, "  read as {} logic units", units.len())
+    }
+
+    fn judged(
+        &mut self,
+        unit: usize,
+        candidate: usize,
+        verdict: Verdict,
+        confidence: Option<f64>,
+        fix: Option<&str>,
+    ) -> std::io::Result<()> {
+        let of = if self.units > 0 { format!(" of {}", self.units) } else { String::new() };
+        let confidence =
+            confidence.map_or("no log-probabilities".to_owned(), |c| format!("confidence {c:.2}"));
+        let word = match verdict {
+            Verdict::Ok => green().apply_to("✓ OK"),
+            Verdict::Wrong => red().apply_to("✗ WRONG"),
+            Verdict::Unparsed => yellow().apply_to("? no verdict"),
+        };
+        writeln!(self.out, "  {word} unit {unit}{of}, candidate {candidate}, {confidence}")?;
+        if let Some(fix) = fix {
+            writeln!(self.out, "  {}", green().apply_to("fix:"))?;
+            self.block(fix, &green())?;
+        }
+        Ok(())
+    }
+
+    fn ran(&mut self, outcome: &str, answer: Option<&str>, stdout: &str) -> std::io::Result<()> {
+        let answer = answer.map_or(String::new(), |a| format!(", ans = {}", clean(a)));
+        writeln!(self.out, "  ran in the sandbox: {}{answer}", clean(outcome))?;
+        if stdout.trim().is_empty() { Ok(()) } else { self.block(&excerpt(stdout, 8), &dim()) }
+    }
+
+    /// `text` with a bar before each line.
+    fn block(&mut self, text: &str, style: &Style) -> std::io::Result<()> {
+        for line in clean(text).trim_end_matches('\n').split('\n') {
+            writeln!(self.out, "  │ {}", style.apply_to(line))?;
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, seconds: f64) -> std::io::Result<()> {
+        writeln!(self.out)?;
+        self.out.write_all(cost_table(&self.costs, seconds).as_bytes())
+    }
+}
+
+/// The cost table: a row a stage, and their sum. Columns in tokens, but calls and seconds.
+pub fn cost_table(stages: &[StageCost], wall_seconds: f64) -> String {
+    let mut rows = stages.to_vec();
+    let mut total = StageCost { stage: "total".to_owned(), calls: 0, cost: Cost::default() };
+    for row in stages {
+        total.calls += row.calls;
+        total.cost += row.cost;
+    }
+    rows.push(total);
+    let wide = rows.iter().map(|r| r.stage.chars().count()).max().unwrap_or(5).max(5);
+    let mut text = format!(
+        "{:wide$}  {:>5}  {:>8}  {:>8}  {:>8}  {:>9}  {:>8}\n",
+        "cost", "calls", "prompt", "cached", "computed", "generated", "seconds"
+    );
+    for row in &rows {
+        let c = &row.cost;
+        text.push_str(&format!(
+            "{:wide$}  {:>5}  {:>8}  {:>8}  {:>8}  {:>9}  {:>8.2}\n",
+            row.stage,
+            row.calls,
+            c.prompt_tokens,
+            c.cached_tokens,
+            c.computed_tokens,
+            c.generated_tokens,
+            c.seconds
+        ));
+    }
+    text.push_str(&format!("{wall_seconds:.2} s in all, the sandbox and the reading included\n"));
+    text
+}
+
+/// Text that a terminal shows as it is: a model's control characters (escape sequences among
+/// them) become visible marks and act on nothing.
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            '\u{7f}' => '␡',
+            c if (c as u32) < 0x20 => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
+            c if c.is_control() => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// The first `lines` lines, and how many more there are.
+fn excerpt(text: &str, lines: usize) -> String {
+    let all = text.lines().count();
+    if all <= lines + 1 {
+        return text.to_owned();
+    }
+    let first: Vec<&str> = text.lines().take(lines).collect();
+    format!("{}\n… {} more lines", first.join("\n"), all - lines)
+}
+
+fn dim() -> Style {
+    Style::new().dim()
+}
+
+fn bold() -> Style {
+    Style::new().bold()
+}
+
+fn green() -> Style {
+    Style::new().green()
+}
+
+fn red() -> Style {
+    Style::new().red()
+}
+
+fn yellow() -> Style {
+    Style::new().yellow()
+}
+
+fn cyan() -> Style {
+    Style::new().cyan()
+}
+
+fn magenta() -> Style {
+    Style::new().magenta()
+}
