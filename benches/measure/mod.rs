@@ -1,0 +1,96 @@
+//! What the benches share: the model under measurement, medians, and the result files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use unsay::device::KvType;
+use unsay::engine::{Engine, EngineOptions, Hosted};
+use unsay::model::{self, LoadOptions};
+use unsay::store::{self, Cache, ModelFiles};
+use unsay::text::{ChatTemplate, Tokenizer, stop_ids};
+
+pub const MODEL: &str = "smollm2-135m-instruct";
+
+/// Threads on either side of a comparison.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The default model, hosted.
+#[allow(dead_code)]
+pub struct Subject {
+    pub engine: Engine,
+    pub tokenizer: Arc<Tokenizer>,
+    pub files: ModelFiles,
+    pub load_seconds: f64,
+}
+
+/// Hosts the default model, or ends with what to do.
+pub fn host(options: EngineOptions) -> Subject {
+    let begun = Instant::now();
+    let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
+    let files = store::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
+    let tokenizer = Arc::new(Tokenizer::of_model(&files).unwrap_or_else(|e| stop(&e.to_string())));
+    let template = ChatTemplate::of_model(&files).unwrap_or_else(|e| stop(&e.to_string()));
+    let stop_ids =
+        stop_ids(&files, &tokenizer, template.as_ref()).unwrap_or_else(|e| stop(&e.to_string()));
+    let load = LoadOptions { threads: threads(), kv: KvType::F16, pages: 1024 };
+    let decoder = model::load(&files, &load).unwrap_or_else(|e| stop(&e.to_string()));
+    let bytes = Arc::clone(&tokenizer);
+    let tokens = Arc::new(move |id| bytes.token_bytes(id).unwrap_or_default().to_vec());
+    let hosted = Hosted { name: MODEL.into(), decoder, tokens, stop_ids, adapters: Vec::new() };
+    let engine = Engine::start(vec![hosted], options).unwrap_or_else(|e| stop(&e.to_string()));
+    Subject { engine, tokenizer, files, load_seconds: begun.elapsed().as_secs_f64() }
+}
+
+/// Path of the default model's file.
+#[allow(dead_code)]
+pub fn model_file() -> PathBuf {
+    let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
+    store::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string())).path().to_owned()
+}
+
+/// Ends the bench with a reason.
+pub fn stop(why: &str) -> ! {
+    eprintln!("the bench cannot run: {why}");
+    std::process::exit(3);
+}
+
+/// The middle value (mean of the two middle ones).
+#[allow(dead_code)]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n == 0 { f64::NAN } else { (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0 }
+}
+
+/// Peak resident memory of a process in bytes, as the kernel counts it.
+#[allow(dead_code)]
+pub fn peak_memory(pid: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
+    let kib = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Writes `benches/results/<name>.json`, the machine named in it.
+pub fn record(name: &str, facts: Value) {
+    let mut facts = facts;
+    facts["machine"] = json!(machine());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results");
+    let path = folder.join(format!("{name}.json"));
+    let text = serde_json::to_string_pretty(&facts).unwrap_or_default() + "\n";
+    if let Err(e) = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text)) {
+        stop(&format!("{}: {e}", path.display()));
+    }
+    println!("wrote {}", path.display());
+}
+
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("");
+    format!("{}, {} threads", name.trim_start_matches([' ', '\t', ':']), threads())
+}
