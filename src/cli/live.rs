@@ -203,7 +203,9 @@ impl State {
         writeln!(self.out, "  {mark}")?;
         let struck = Style::new().dim().strikethrough();
         for (_, text) in messages {
-            self.block(text, &struck)?;
+            // It was on the screen a moment ago; a few lines say which it is.
+            let shown = if self.verbose { text.clone() } else { excerpt(text, 8) };
+            self.block(&shown, &struck)?;
         }
         Ok(())
     }
@@ -302,14 +304,25 @@ fn clean(text: &str) -> String {
         .collect()
 }
 
-/// The first `lines` lines, and how many more there are.
+/// Characters of a line that an excerpt shows.
+const EXCERPT_WIDTH: usize = 240;
+
+/// The first `lines` lines, none of them endless, and how many more there are.
 fn excerpt(text: &str, lines: usize) -> String {
     let all = text.lines().count();
-    if all <= lines + 1 {
-        return text.to_owned();
+    let kept = if all <= lines + 1 { all } else { lines };
+    let mut shown: Vec<String> = text.lines().take(kept).map(shortened).collect();
+    if kept < all {
+        shown.push(format!("… {} more lines", all - kept));
     }
-    let first: Vec<&str> = text.lines().take(lines).collect();
-    format!("{}\n… {} more lines", first.join("\n"), all - lines)
+    shown.join("\n")
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(EXCERPT_WIDTH) {
+        None => line.to_owned(),
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
 }
 
 fn dim() -> Style {
@@ -338,4 +351,40 @@ fn cyan() -> Style {
 
 fn magenta() -> Style {
     Style::new().magenta()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_of_a_model_become_visible_and_harmless() {
+        assert_eq!(clean("a\u{1b}[2Jb\r\n\tc\u{7f}\u{9b}"), "a␛[2Jb␍\n\tc␡\u{fffd}");
+    }
+
+    #[test]
+    fn an_excerpt_says_how_much_is_left_out() {
+        assert_eq!(excerpt("1\n2\n3\n4", 2), "1\n2\n… 2 more lines");
+        assert_eq!(excerpt("1\n2\n3", 2), "1\n2\n3");
+        let long = "x".repeat(EXCERPT_WIDTH + 5);
+        assert_eq!(excerpt(&long, 3).chars().count(), EXCERPT_WIDTH + 1);
+    }
+
+    #[test]
+    fn the_table_adds_up() {
+        let cost = Cost {
+            prompt_tokens: 10,
+            cached_tokens: 4,
+            computed_tokens: 6,
+            generated_tokens: 3,
+            seconds: 0.5,
+            ..Cost::default()
+        };
+        let stage = |name: &str| StageCost { stage: name.to_owned(), calls: 2, cost };
+        let table = cost_table(&[stage("program"), stage("align")], 1.25);
+        let total = table.lines().find(|l| l.starts_with("total")).unwrap();
+        let numbers: Vec<&str> = total.split_whitespace().skip(1).collect();
+        assert_eq!(numbers, ["4", "20", "8", "12", "6", "1.00"]);
+        assert!(table.ends_with("1.25 s in all, the sandbox and the reading included\n"));
+    }
 }
