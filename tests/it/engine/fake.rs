@@ -57,6 +57,7 @@ pub struct Fake {
     /// Told before each forward pass.
     pub at_the_gate: Option<Sender<()>>,
     /// Closed when the engine drops its model; nothing is sent.
+    #[expect(dead_code)]
     pub gone: Option<Sender<()>>,
     pub record: Arc<Mutex<Record>>,
 }

@@ -198,7 +198,14 @@ fn a_mark_that_was_rewound_past() {
         let mut stranger = engine.open(MODEL, None).await.unwrap();
         stranger.append(&ids("abc")).await.unwrap();
         assert_eq!(stranger.rewind(early).await, Err(EngineError::StaleMark { position: 3 }));
-        assert_eq!(session.rewind(empty).await, Ok(6));
+        // A place within the sequence can be marked, one beyond it cannot.
+        let within = session.mark_at(2).await.unwrap();
+        assert_eq!(within.position(), 2);
+        let beyond = session.mark_at(7).await;
+        assert_eq!(beyond, Err(EngineError::StaleMark { position: 7 }));
+        assert_eq!(session.rewind(within).await, Ok(4));
+        assert_eq!(session.ids().await.unwrap(), ids("ab"));
+        assert_eq!(session.rewind(empty).await, Ok(2));
         assert!(session.is_empty().await.unwrap());
     });
 }
