@@ -36,7 +36,7 @@ pub fn host(options: EngineOptions) -> Subject {
     let template = ChatTemplate::of_model(&files).unwrap_or_else(|e| stop(&e.to_string()));
     let stop_ids =
         stop_ids(&files, &tokenizer, template.as_ref()).unwrap_or_else(|e| stop(&e.to_string()));
-    let load = LoadOptions { threads: threads(), kv: KvType::F16, pages: 1024 };
+    let load = LoadOptions { threads: threads(), kv: KvType::F16, pages: 1024, context: None };
     let decoder = model::load(&files, &load).unwrap_or_else(|e| stop(&e.to_string()));
     let bytes = Arc::clone(&tokenizer);
     let tokens = Arc::new(move |id| bytes.token_bytes(id).unwrap_or_default().to_vec());

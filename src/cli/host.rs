@@ -40,24 +40,15 @@ pub fn host(args: &ModelArgs) -> Result<Host, Failure> {
     let stop_ids = stop_ids(&files, &tokenizer, template.as_ref())?;
     let threads = threads(args)?;
     let spec = model::ModelSpec::from_files(&files)?;
-    let context = match args.context {
-        None => spec.context_length,
-        Some(0) => return Err(Failure::usage("--context is 0; it must be at least 1")),
-        Some(n) if n > spec.context_length => {
-            return Err(Failure::usage(format!(
-                "--context is {n} and the model was trained for {}",
-                spec.context_length
-            )));
-        }
-        Some(n) => n,
-    };
+    let context = args.context.unwrap_or(spec.context_length);
     let options = LoadOptions {
         threads,
         kv: match args.kv {
             KvArg::F16 => KvType::F16,
             KvArg::F32 => KvType::F32,
         },
-        pages: FULL_DIALOGUES * context.div_ceil(PAGE_POSITIONS),
+        pages: FULL_DIALOGUES.saturating_mul(context.div_ceil(PAGE_POSITIONS)),
+        context: args.context,
     };
     let decoder = model::load(&files, &options)?;
     let name = display_name(&args.model);

@@ -22,6 +22,11 @@ pub enum ModelError {
     Shape { tensor: String, found: Vec<usize>, expected: Vec<usize> },
     #[error("a model needs at least one page of 16 positions; none was given")]
     NoPages,
+    #[error(
+        "a context of {context} positions is asked for; the model was trained for {trained}, so give \
+         1 to {trained}"
+    )]
+    Context { context: usize, trained: usize },
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error("row {row} of the batch: {problem}")]

@@ -15,12 +15,18 @@ pub struct LoadOptions {
     pub kv: KvType,
     /// Pages of 16 positions in the arena; memory is taken as they are first written.
     pub pages: usize,
+    /// Most positions of a sequence, if fewer than the model was trained for.
+    pub context: Option<usize>,
 }
 
 /// Loads a model onto the processor.
 pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<Box<dyn Decoder>, ModelError> {
     let cpu = Cpu::new(options.threads)?;
-    Ok(Box::new(Transformer::load(cpu, files, options.kv, options.pages)?))
+    let model = Transformer::load(cpu, files, options.kv, options.pages)?;
+    Ok(Box::new(match options.context {
+        None => model,
+        Some(context) => model.within_context(context)?,
+    }))
 }
 
 /// Rows that go through the layers together; longer batches are cut, which changes no bit.
@@ -95,6 +101,16 @@ impl<O: Ops> Transformer<O> {
         })?;
         let work = Work::new(&ops, &spec)?;
         Ok(Self { spec, pages, ops, weights, rope, arena, work })
+    }
+
+    /// The same model with sequences of at most `context` positions.
+    pub fn within_context(mut self, context: usize) -> Result<Self, ModelError> {
+        let trained = self.spec.context_length;
+        if !(1..=trained).contains(&context) {
+            return Err(ModelError::Context { context, trained });
+        }
+        self.spec.context_length = context;
+        Ok(self)
     }
 
     /// The model's options.

@@ -117,7 +117,7 @@ async fn events_tell_what_happens_as_it_happens() {
 /// The default model in an engine of its own.
 fn host(options: EngineOptions) -> Embedded {
     let files = ModelFiles::Gguf(Gguf::open(&default_model()).unwrap());
-    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600 };
+    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600, context: None };
     Embedded::start("smollm2", &files, &load, options).unwrap()
 }
 

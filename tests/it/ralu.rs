@@ -812,7 +812,7 @@ async fn direct_and_cot_are_one_turn() {
 #[tokio::test]
 async fn the_default_model_corrects_itself_and_wastes_nothing() {
     let files = ModelFiles::Gguf(Gguf::open(&default_model()).unwrap());
-    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600 };
+    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600, context: None };
     let engine = EngineOptions { measure_waste: true, ..EngineOptions::default() };
     let llm = Embedded::start("smollm2", &files, &load, engine).unwrap();
     let sink = Arc::new(Recorder::default());

@@ -24,7 +24,7 @@ fn options(prefill_rows: usize) -> EngineOptions {
 }
 
 fn load(files: &ModelFiles, threads: usize) -> Box<dyn model::Decoder> {
-    let options = LoadOptions { threads, kv: Default::default(), pages: PAGES };
+    let options = LoadOptions { threads, kv: Default::default(), pages: PAGES, context: None };
     model::load(files, &options).unwrap()
 }
 

@@ -134,7 +134,7 @@ fn source(pieces: &[Piece], indentation: usize) -> String {
                     line(&format!("{} {condition}:", if at == 0 { "if" } else { "elif" }));
                     raw(&mut line, &inner(body), indentation);
                 }
-                for body in otherwise {
+                for body in otherwise.iter() {
                     line("else:");
                     raw(&mut line, &inner(body), indentation);
                 }
@@ -142,7 +142,7 @@ fn source(pieces: &[Piece], indentation: usize) -> String {
             Piece::Loop { condition, each, body, otherwise } => {
                 line(&format!("{}:", loop_header(condition, *each)));
                 raw(&mut line, &inner(body), indentation);
-                for body in otherwise {
+                for body in otherwise.iter() {
                     line("else:");
                     raw(&mut line, &inner(body), indentation);
                 }
@@ -154,7 +154,7 @@ fn source(pieces: &[Piece], indentation: usize) -> String {
                     line("except E:");
                     raw(&mut line, &inner(body), indentation);
                 }
-                for body in otherwise {
+                for body in otherwise.iter() {
                     line("else:");
                     raw(&mut line, &inner(body), indentation);
                 }
@@ -367,7 +367,7 @@ fn contexts(pieces: &[Piece], around: &[String], out: &mut Vec<(String, Vec<Stri
             Piece::Loop { condition, each, body, otherwise } => {
                 let header = loop_header(condition, *each);
                 contexts(body, &with(&around, header.clone()), out);
-                for body in otherwise {
+                for body in otherwise.iter() {
                     contexts(body, &with(&around, format!("{header} else")), out);
                 }
             }
@@ -376,7 +376,7 @@ fn contexts(pieces: &[Piece], around: &[String], out: &mut Vec<(String, Vec<Stri
                 for body in handlers {
                     contexts(body, &with(&around, "except".to_owned()), out);
                 }
-                for body in otherwise {
+                for body in otherwise.iter() {
                     contexts(body, &with(&around, "else".to_owned()), out);
                 }
                 contexts(finally, &with(&around, "finally".to_owned()), out);
