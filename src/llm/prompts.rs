@@ -34,7 +34,7 @@ static BUILT_IN: &[BuiltIn] = &built_in! {
     "ralu-judge-code-system": [];
     "ralu-judge-math-question": ["question"];
     "ralu-judge-math-system": [];
-    "ralu-judge-settled": ["judged", "analysis"];
+    "ralu-judge-settled": ["index", "text", "judged", "analysis"];
     "ralu-judge-unit": ["index", "text"];
     "ralu-program-code-system": [];
     "ralu-program-math-examples": [];

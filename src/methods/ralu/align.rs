@@ -41,8 +41,9 @@ pub async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
     Ok(talk)
 }
 
-/// Settles every unit, in order. Afterwards the dialogue holds a pair of messages for each unit: its
-/// final text, and the reply that accepted it (or a note that none did).
+/// Settles every unit, in order. Afterwards the dialogue holds each unit in its final text, with the
+/// reply that accepted it. Where none did, the unit's message says so and no reply follows: whatever
+/// stood there would be no verdict, and would be copied in those to come.
 pub async fn units(
     solving: &mut Solving<'_>,
     talk: &mut Talk,
@@ -143,9 +144,7 @@ impl Judging<'_, '_> {
         mark: DialogueMark,
     ) -> Result<Settled, Failure> {
         if candidates.is_empty() {
-            let note = self.note(false, None)?;
-            self.say(unit)?;
-            self.talk.say(Role::Assistant, &note);
+            self.say_kept(unit, false, None)?;
             return Ok(self.settled(unit.to_owned(), None, "not judged: no verdict could be read"));
         }
         let (chosen, how) = match choice::by_score(
@@ -163,9 +162,7 @@ impl Judging<'_, '_> {
             }
         };
         let Candidate { text, analysis, .. } = candidates.swap_remove(chosen);
-        let note = self.note(true, analysis.as_deref())?;
-        self.say(&text)?;
-        self.talk.say(Role::Assistant, &note);
+        self.say_kept(&text, true, analysis.as_deref())?;
         Ok(self.settled(text, analysis, &how))
     }
 
@@ -192,8 +189,14 @@ impl Judging<'_, '_> {
         self.talk.say_prompt("ralu-judge-unit", context! { index => self.index, text })
     }
 
-    fn note(&self, judged: bool, analysis: Option<&str>) -> Result<String, Failure> {
-        Ok(self.talk.prompts.render("ralu-judge-settled", context! { judged, analysis })?)
+    fn say_kept(
+        &mut self,
+        text: &str,
+        judged: bool,
+        analysis: Option<&str>,
+    ) -> Result<(), Failure> {
+        let kept = context! { index => self.index, text, judged, analysis };
+        self.talk.say_prompt("ralu-judge-settled", kept)
     }
 
     fn settled(&self, text: String, analysis: Option<String>, how: &str) -> Settled {
