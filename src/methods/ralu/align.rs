@@ -42,8 +42,8 @@ pub async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
 }
 
 /// Settles every unit, in order. Afterwards the dialogue holds each unit in its final text, with the
-/// reply that accepted it. Where none did, the unit's message says so and no reply follows: whatever
-/// stood there would be no verdict, and would be copied in those to come.
+/// reply that accepted it. Where none did, no reply follows the unit: whatever stood there would be
+/// no verdict, and weak models copy it in the turns to come.
 pub async fn units(
     solving: &mut Solving<'_>,
     talk: &mut Talk,
@@ -73,7 +73,7 @@ impl Judging<'_, '_> {
         let mut text = unit.to_owned();
         let mut candidates: Vec<Candidate> = Vec::new();
         for number in 1..=self.options.max_candidates {
-            self.say(&text)?;
+            self.say(&text, true)?;
             let Some((judgement, reply)) = self.judge(&text, number as usize).await? else {
                 self.talk.rewind(mark).await?;
                 break;
@@ -144,7 +144,7 @@ impl Judging<'_, '_> {
         mark: DialogueMark,
     ) -> Result<Settled, Failure> {
         if candidates.is_empty() {
-            self.say_kept(unit, false, None)?;
+            self.say(unit, false)?;
             return Ok(self.settled(unit.to_owned(), None, "not judged: no verdict could be read"));
         }
         let (chosen, how) = match choice::by_score(
@@ -162,7 +162,7 @@ impl Judging<'_, '_> {
             }
         };
         let Candidate { text, analysis, .. } = candidates.swap_remove(chosen);
-        self.say_kept(&text, true, analysis.as_deref())?;
+        self.say(&text, false)?;
         Ok(self.settled(text, analysis, &how))
     }
 
@@ -185,18 +185,10 @@ impl Judging<'_, '_> {
         }
     }
 
-    fn say(&mut self, text: &str) -> Result<(), Failure> {
-        self.talk.say_prompt("ralu-judge-unit", context! { index => self.index, text })
-    }
-
-    fn say_kept(
-        &mut self,
-        text: &str,
-        judged: bool,
-        analysis: Option<&str>,
-    ) -> Result<(), Failure> {
-        let kept = context! { index => self.index, text, judged, analysis };
-        self.talk.say_prompt("ralu-judge-settled", kept)
+    /// Says the unit: to be judged, or as one that is kept.
+    fn say(&mut self, text: &str, asked: bool) -> Result<(), Failure> {
+        let unit = context! { index => self.index, text, asked };
+        self.talk.say_prompt("ralu-judge-unit", unit)
     }
 
     fn settled(&self, text: String, analysis: Option<String>, how: &str) -> Settled {
