@@ -12,7 +12,7 @@ pub enum Rule {
     Boxed,
     /// The last line of the form `#### value`.
     Hashes,
-    /// The text after the last "the answer is".
+    /// The text after the last "the answer is" outside of fenced blocks.
     Phrase,
     /// The last number of the reply.
     LastNumber,
@@ -37,7 +37,7 @@ pub fn extract(reply: &str, rules: &[Rule]) -> Option<Extracted> {
             Rule::AnswerTag => answer_tag(spoken),
             Rule::Boxed => boxed(spoken),
             Rule::Hashes => hashes(spoken),
-            Rule::Phrase => phrase(spoken),
+            Rule::Phrase => phrase(&without_programs(spoken)),
             Rule::LastNumber => last_number(spoken),
         }?;
         says_something(&found).then_some(Extracted { text: found, rule })
@@ -120,6 +120,17 @@ fn hashes(text: &str) -> Option<String> {
         let bare = |c: char| c.is_ascii_digit() || "$€£%,.-+/ ".contains(c);
         rest.chars().all(bare).then_some(value)
     })
+}
+
+/// A text without its fenced blocks: what a program would print is not said.
+fn without_programs(text: &str) -> String {
+    let mut fenced = false;
+    let said = text.split_inclusive('\n').filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    });
+    said.collect()
 }
 
 fn phrase(text: &str) -> Option<String> {
@@ -243,6 +254,9 @@ mod tests {
         assert_eq!(found("<Answer>...</Answer>"), None);
         assert_eq!(found("<Answer></Answer> the answer is …"), None);
         assert_eq!(found(""), None);
+        let printing = "```python\nprint(f\"The answer is: {a}\")\n```\n";
+        assert_eq!(found(printing), None);
+        assert_eq!(found(&format!("The answer is 4.\n{printing}")).unwrap().0, "4");
     }
 
     #[test]

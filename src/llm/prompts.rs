@@ -34,10 +34,11 @@ static BUILT_IN: &[BuiltIn] = &built_in! {
     "ralu-judge-code-system": [];
     "ralu-judge-math-question": ["question"];
     "ralu-judge-math-system": [];
-    "ralu-judge-settled": ["judged", "analysis"];
-    "ralu-judge-unit": ["index", "text"];
+    "ralu-judge-unit": ["index", "text", "asked"];
+    "ralu-program-code-question": ["question", "entry_point"];
     "ralu-program-code-system": [];
     "ralu-program-math-examples": [];
+    "ralu-program-math-question": ["question"];
     "ralu-program-math-system": [];
     "ralu-rebuilt-code-system": [];
     "ralu-rebuilt-math-answer": ["question", "program", "outcome", "answer", "stdout", "why"];
@@ -302,10 +303,11 @@ mod tests {
     #[test]
     fn blocks_leave_no_blank_lines_behind() {
         let prompts = Prompts::builtin().unwrap();
-        let unit = |index: usize, text: &str| {
-            prompts.render("ralu-judge-unit", context! { index => index, text => text }).unwrap()
+        let unit = |index: usize, text: &str, asked: bool| {
+            prompts.render("ralu-judge-unit", context! { index, text, asked }).unwrap()
         };
-        assert_eq!(unit(1, "A"), "## Process\n\nUnit 1: A");
-        assert_eq!(unit(2, "B\nC\n"), "Unit 2: B\nC");
+        assert_eq!(unit(1, "A", false), "## Process\n\nUnit 1: A");
+        let asked = "Unit 2: B\nC\n\nReply with OK or WRONG, then the analysis.";
+        assert_eq!(unit(2, "B\nC", true), asked);
     }
 }

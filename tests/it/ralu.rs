@@ -212,8 +212,13 @@ fn units(program: &str) -> Vec<String> {
     read(program, &ReadOptions::default()).units.into_iter().map(|unit| unit.text).collect()
 }
 
-/// The user's message for a unit.
+/// The user's message for a unit that is to be judged.
 fn unit(index: usize, text: &str) -> String {
+    format!("{}\n\nReply with OK or WRONG, then the analysis.", kept(index, text))
+}
+
+/// The user's message for a unit that no reply accepted.
+fn kept(index: usize, text: &str) -> String {
     match index {
         1 => format!("## Process\n\nUnit 1: {text}"),
         _ => format!("Unit {index}: {text}"),
@@ -270,7 +275,14 @@ async fn every_unit_accepted() {
         [
             (System, template("ralu-program-math-system").as_str()),
             (User, template("ralu-program-math-examples").as_str()),
-            (User, QUESTION),
+            (
+                User,
+                format!(
+                    "Question: {QUESTION}\n\nNow write the program for this question. Begin with <code> and end \
+                     with </code>."
+                )
+                .as_str()
+            ),
         ]
     );
     for turn in 1..=n {
@@ -279,8 +291,8 @@ async fn every_unit_accepted() {
     }
     let program_turn = with(judged(&units, n), &[(User, &template("ralu-synthesis-math-program"))]);
     assert_eq!(solved.heard[n + 1].messages, program_turn);
-    let told = "The program was run and left this in `ans`: 19\n\nNow answer the question. Reply with \
-                the result between <Answer> and </Answer>.";
+    let told = "The program was run and left this in `ans`: 19\n\nNow answer the question. Write \
+                no more programs: reply with the result alone, between <Answer> and </Answer>.";
     let answer_turn = with(program_turn, &[(Assistant, &tagged(ANSWER_PROGRAM)), (User, told)]);
     assert_eq!(solved.heard[n + 2].messages, answer_turn);
 
@@ -426,11 +438,8 @@ async fn a_unit_without_any_verdict_stays_and_is_no_pass() {
     let solved = Setup::default().solve(script).await;
     assert_eq!(solved.verdicts()[0], (1, 1, Verdict::Unparsed));
     assert_eq!(solved.settled()[0].1, "not judged: no verdict could be read");
-    let note = "This unit could not be judged; it is kept as it was written.";
-    let next = with(
-        judged(&units, 0),
-        &[(User, &unit(1, &units[0])), (Assistant, note), (User, &unit(2, &units[1]))],
-    );
+    // It stands without a reply: no verdict, and no words in the model's place.
+    let next = with(judged(&units, 0), &[(User, &kept(1, &units[0])), (User, &unit(2, &units[1]))]);
     assert_eq!(solved.heard[5].messages, next);
     assert_eq!(solved.outcome.format_failures, 4);
     assert_eq!(solved.outcome.rounds as usize, units.len() - 1);
@@ -455,12 +464,8 @@ async fn at_the_limit_the_most_confident_candidates_fix_is_kept() {
     }
     // The reply to `pens = 1` was the surest: its Fix is kept, not the unit that it rejected.
     assert_eq!(solved.settled()[0], ("RUN `pens = 2`", "chosen by confidence 90.00"));
-    let note = "No version of this unit passed; of those proposed, this one is kept.\nAnalysis: the \
-                pens given away are taken off.";
-    let next = with(
-        judged(&[], 0),
-        &[(User, &unit(1, "RUN `pens = 2`")), (Assistant, note), (User, &unit(2, &units[1]))],
-    );
+    let next =
+        with(judged(&[], 0), &[(User, &kept(1, "RUN `pens = 2`")), (User, &unit(2, &units[1]))]);
     assert_eq!(solved.heard[4].messages, next);
     assert_eq!(solved.outcome.rounds as usize, 3 + units.len() - 1);
 }
@@ -509,7 +514,7 @@ async fn without_log_probabilities_the_model_chooses_and_must_repeat_a_candidate
     assert_eq!(solved.heard[4].messages, with(judged(&[], 0), &[(User, &choose)]));
     assert_eq!(solved.heard[5].messages, solved.heard[4].messages);
     assert_eq!(solved.settled()[0], ("RUN `pens = 2`", "chosen by the model"));
-    assert_eq!(solved.heard[6].messages[2].1, unit(1, "RUN `pens = 2`"));
+    assert_eq!(solved.heard[6].messages[2].1, kept(1, "RUN `pens = 2`"));
 }
 
 #[tokio::test]
@@ -598,19 +603,29 @@ async fn an_entry_point_that_lacks_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_syntax_error_is_shown_and_judged_all_the_same() {
+async fn a_syntax_error_is_asked_for_again_then_judged_as_it_stands() {
     let broken = "pens = 4 * 6\nans = pens -\n";
-    let count = units(broken).len();
-    let mut script = vec![tagged(broken)];
-    script.extend((1..=count).map(ok));
+    // The last attempt has no program at all: the last one that was read is kept.
+    let mut script = vec![tagged("ans = ="), tagged("and"), tagged(broken), "no".to_owned()];
+    script.extend((1..=units(broken).len()).map(ok));
     script.extend(finale());
     let solved = Setup::default().solve(script).await;
-    let errors = solved.events.iter().find_map(|event| match event {
-        Event::Units { syntax_errors, .. } => Some(syntax_errors.clone()),
+    let read = solved.events.iter().find_map(|event| match event {
+        Event::Units { source, syntax_errors, .. } => Some((source.clone(), syntax_errors.clone())),
         _ => None,
     });
-    assert!(errors.is_some_and(|errors| !errors.is_empty() && errors[0].starts_with("line 2")));
+    let (source, errors) = read.expect("units");
+    assert_eq!(source, broken.trim_end());
+    assert!(errors[0].starts_with("line 2"), "{errors:?}");
+    assert_eq!(solved.outcome.format_failures, 4);
     assert_eq!(solved.answer(), "19");
+
+    let mut script = vec![tagged(broken)];
+    script.extend(all_accepted(PROGRAM));
+    script.extend(finale());
+    let solved = Setup::default().solve(script).await;
+    assert_eq!(solved.heard[0].messages, solved.heard[1].messages);
+    assert_eq!((solved.outcome.format_failures, solved.answer()), (1, "19"));
 }
 
 #[tokio::test]
@@ -632,7 +647,8 @@ async fn the_model_is_told_how_its_program_ended() {
         let solved = Setup { runs: vec![Ok(outcome)], ..Setup::default() }.solve(script).await;
         let last = solved.shown(solved.heard.len() - 1);
         let expected = format!(
-            "{told}\n\nNow answer the question. Reply with the result between <Answer> and </Answer>."
+            "{told}\n\nNow answer the question. Write no more programs: reply with the result alone, between \
+             <Answer> and </Answer>."
         );
         assert_eq!(last[last.len() - 1], (User, expected.as_str()));
         assert_eq!(solved.answer(), "19");
@@ -683,8 +699,8 @@ async fn a_synthesis_without_a_program_still_asks_for_the_answer() {
     let n = script.len();
     script.extend(["no", "no", "no", "no", "So the answer is 19."].map(str::to_owned));
     let solved = Setup { runs: Vec::new(), ..Setup::default() }.solve(script).await;
-    let told = "No program could be read from your reply.\n\nNow answer the question. Reply with the \
-                result between <Answer> and </Answer>.";
+    let told = "No program could be read from your reply.\n\nNow answer the question. Write \
+                no more programs: reply with the result alone, between <Answer> and </Answer>.";
     let units = units(PROGRAM);
     let expected = with(judged(&units, units.len()), &[(User, told)]);
     assert_eq!(solved.heard[n + 4].messages, expected);
@@ -828,7 +844,7 @@ async fn the_default_model_corrects_itself_and_wastes_nothing() {
         seed: 1,
         sample: 0,
         temperature: None,
-        max_tokens: Some(160),
+        max_tokens: Some(80),
     };
     let outcome = by_name("ralu", &[]).unwrap().solve(&math(QUESTION), &context).await;
     let events = sink.0.lock().unwrap().clone();

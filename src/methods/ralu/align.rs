@@ -41,8 +41,9 @@ pub async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
     Ok(talk)
 }
 
-/// Settles every unit, in order. Afterwards the dialogue holds a pair of messages for each unit: its
-/// final text, and the reply that accepted it (or a note that none did).
+/// Settles every unit, in order. Afterwards the dialogue holds each unit in its final text, with the
+/// reply that accepted it. Where none did, no reply follows the unit: whatever stood there would be
+/// no verdict, and weak models copy it in the turns to come.
 pub async fn units(
     solving: &mut Solving<'_>,
     talk: &mut Talk,
@@ -72,7 +73,7 @@ impl Judging<'_, '_> {
         let mut text = unit.to_owned();
         let mut candidates: Vec<Candidate> = Vec::new();
         for number in 1..=self.options.max_candidates {
-            self.say(&text)?;
+            self.say(&text, true)?;
             let Some((judgement, reply)) = self.judge(&text, number as usize).await? else {
                 self.talk.rewind(mark).await?;
                 break;
@@ -143,9 +144,7 @@ impl Judging<'_, '_> {
         mark: DialogueMark,
     ) -> Result<Settled, Failure> {
         if candidates.is_empty() {
-            let note = self.note(false, None)?;
-            self.say(unit)?;
-            self.talk.say(Role::Assistant, &note);
+            self.say(unit, false)?;
             return Ok(self.settled(unit.to_owned(), None, "not judged: no verdict could be read"));
         }
         let (chosen, how) = match choice::by_score(
@@ -163,9 +162,7 @@ impl Judging<'_, '_> {
             }
         };
         let Candidate { text, analysis, .. } = candidates.swap_remove(chosen);
-        let note = self.note(true, analysis.as_deref())?;
-        self.say(&text)?;
-        self.talk.say(Role::Assistant, &note);
+        self.say(&text, false)?;
         Ok(self.settled(text, analysis, &how))
     }
 
@@ -188,12 +185,10 @@ impl Judging<'_, '_> {
         }
     }
 
-    fn say(&mut self, text: &str) -> Result<(), Failure> {
-        self.talk.say_prompt("ralu-judge-unit", context! { index => self.index, text })
-    }
-
-    fn note(&self, judged: bool, analysis: Option<&str>) -> Result<String, Failure> {
-        Ok(self.talk.prompts.render("ralu-judge-settled", context! { judged, analysis })?)
+    /// Says the unit: to be judged, or as one that is kept.
+    fn say(&mut self, text: &str, asked: bool) -> Result<(), Failure> {
+        let unit = context! { index => self.index, text, asked };
+        self.talk.say_prompt("ralu-judge-unit", unit)
     }
 
     fn settled(&self, text: String, analysis: Option<String>, how: &str) -> Settled {

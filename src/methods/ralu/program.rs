@@ -1,7 +1,11 @@
 //! Stage 1: the model writes a program, and the program is read into units.
 
-use crate::answer::Kind;
-use crate::llm::{Event, Reply, Role};
+use std::sync::{Mutex, PoisonError};
+
+use minijinja::context;
+
+use crate::answer::{Kind, Problem};
+use crate::llm::{Event, Reply};
 use crate::program::units::{ReadOptions, SyntaxError, Unit, by_line, read};
 
 use super::super::Failure;
@@ -35,28 +39,57 @@ struct Written {
 
 async fn ask(solving: &Solving<'_>, talk: &mut Talk, kind: UnitKind) -> Result<Written, Failure> {
     let problem = solving.problem;
-    if problem.kind == Kind::Math {
-        talk.say_prompt("ralu-program-math-examples", ())?;
-    }
-    talk.say(Role::User, &problem.question);
+    let question = problem.question.as_str();
     let entry_point = problem.entry_point.as_deref();
-    let read_program = |reply: &Reply| {
-        let source = program_of(reply, entry_point)?.source;
-        // A math program without structure still comes in parts that can be judged one by one.
-        let split_long_single_unit = problem.kind == Kind::Math;
-        let reading = read(&source, &ReadOptions { entry_point, split_long_single_unit });
-        let units: Vec<Unit> = match kind {
-            UnitKind::Logic => reading.units,
-            UnitKind::Lines => by_line(&source),
-        };
-        let syntax_errors = reading.syntax_errors.iter().map(place).collect();
-        if units.is_empty() {
-            return Err("the program has no statements".to_owned());
+    match problem.kind {
+        Kind::Math => {
+            talk.say_prompt("ralu-program-math-examples", ())?;
+            talk.say_prompt("ralu-program-math-question", context! { question })?;
         }
-        let units = units.into_iter().map(|unit| unit.text).collect();
-        Ok(Written { source, units, syntax_errors })
+        Kind::Code => {
+            let asked = context! { question, entry_point };
+            talk.say_prompt("ralu-program-code-question", asked)?;
+        }
+    }
+    // What does not parse is asked for again; if nothing better comes, it is judged as it stands.
+    let unparsed: Mutex<Option<Written>> = Mutex::new(None);
+    let read_program = |reply: &Reply| {
+        let written = written(program_of(reply, entry_point)?.source, problem, kind)?;
+        match written.syntax_errors.first() {
+            None => Ok(written),
+            Some(error) => {
+                let what = format!("the program does not parse ({error})");
+                *unparsed.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+                Err(what)
+            }
+        }
     };
-    Ok(talk.ask(&solving.ask(PROGRAM_TOKENS), read_program).await?.0)
+    let heard = talk.ask(&solving.ask(PROGRAM_TOKENS), read_program).await;
+    match heard {
+        Ok((written, _)) => Ok(written),
+        Err(failure @ Failure::Format { .. }) => {
+            unparsed.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or(failure)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Reads a program into units; what is missing where it has none.
+fn written(source: String, problem: &Problem, kind: UnitKind) -> Result<Written, String> {
+    let entry_point = problem.entry_point.as_deref();
+    // A math program without structure still comes in parts that can be judged one by one.
+    let split_long_single_unit = problem.kind == Kind::Math;
+    let reading = read(&source, &ReadOptions { entry_point, split_long_single_unit });
+    let units: Vec<Unit> = match kind {
+        UnitKind::Logic => reading.units,
+        UnitKind::Lines => by_line(&source),
+    };
+    if units.is_empty() {
+        return Err("the program has no statements".to_owned());
+    }
+    let units = units.into_iter().map(|unit| unit.text).collect();
+    let syntax_errors = reading.syntax_errors.iter().map(place).collect();
+    Ok(Written { source, units, syntax_errors })
 }
 
 /// The first place of a program that does not parse, in words.
