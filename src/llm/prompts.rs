@@ -237,7 +237,9 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("prompts");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
-            .map(|f| f.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
             .collect();
         files.sort();
         assert_eq!(Prompts::builtin().unwrap().names(), files);
