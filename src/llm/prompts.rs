@@ -309,7 +309,7 @@ mod tests {
             prompts.render("ralu-judge-unit", context! { index, text, asked }).unwrap()
         };
         assert_eq!(unit(1, "A", false), "## Process\n\nUnit 1: A");
-        let asked = "Unit 2: B\nC\n\nReply with OK or WRONG, then the analysis.";
+        let asked = "Unit 2: B\nC\n\nVerdict (OK or WRONG):";
         assert_eq!(unit(2, "B\nC", true), asked);
     }
 }

@@ -173,6 +173,8 @@ fn well_formed(solved: &Solved) {
             _ => {}
         }
     }
+    // Seconds are summed in another order.
+    cost.seconds = solved.outcome.cost.seconds;
     assert_eq!(cost, solved.outcome.cost);
     assert_eq!(failures, solved.outcome.format_failures);
     assert_eq!(cost.prompt_tokens, cost.cached_tokens + cost.computed_tokens);
@@ -214,7 +216,7 @@ fn units(program: &str) -> Vec<String> {
 
 /// The user's message for a unit that is to be judged.
 fn unit(index: usize, text: &str) -> String {
-    format!("{}\n\nReply with OK or WRONG, then the analysis.", kept(index, text))
+    format!("{}\n\nVerdict (OK or WRONG):", kept(index, text))
 }
 
 /// The user's message for a unit that no reply accepted.
@@ -277,11 +279,7 @@ async fn every_unit_accepted() {
             (User, template("ralu-program-math-examples").as_str()),
             (
                 User,
-                format!(
-                    "Question: {QUESTION}\n\nNow write the program for this question. Begin with <code> and end \
-                     with </code>."
-                )
-                .as_str()
+                format!("Question: {QUESTION}\n\nProgram (between <code> and </code>):").as_str()
             ),
         ]
     );
@@ -292,7 +290,9 @@ async fn every_unit_accepted() {
     let program_turn = with(judged(&units, n), &[(User, &template("ralu-synthesis-math-program"))]);
     assert_eq!(solved.heard[n + 1].messages, program_turn);
     let told = "The program was run and left this in `ans`: 19\n\nNow answer the question. Write \
-                no more programs: reply with the result alone, between <Answer> and </Answer>.";
+                no more programs.
+
+Answer (between <Answer> and </Answer>):";
     let answer_turn = with(program_turn, &[(Assistant, &tagged(ANSWER_PROGRAM)), (User, told)]);
     assert_eq!(solved.heard[n + 2].messages, answer_turn);
 
@@ -585,7 +585,14 @@ async fn an_entry_point_that_lacks_is_asked_for_again() {
     let solved = setup.solve(script).await;
     assert_eq!(
         solved.shown(0),
-        [(System, template("ralu-program-code-system").as_str()), (User, code().question.as_str()),]
+        [
+            (System, template("ralu-program-code-system").as_str()),
+            (
+                User,
+                "def clip(x):\n    \"\"\"Give x, but at most 9.\"\"\"\n\n\nProgram (between <code> and \
+                 </code>):"
+            ),
+        ]
     );
     assert_eq!(
         solved.shown(2)[..2],
@@ -647,8 +654,10 @@ async fn the_model_is_told_how_its_program_ended() {
         let solved = Setup { runs: vec![Ok(outcome)], ..Setup::default() }.solve(script).await;
         let last = solved.shown(solved.heard.len() - 1);
         let expected = format!(
-            "{told}\n\nNow answer the question. Write no more programs: reply with the result alone, between \
-             <Answer> and </Answer>."
+            "{told}\n\nNow answer the question. Write no more programs.
+
+Answer (between <Answer> and \
+             </Answer>):"
         );
         assert_eq!(last[last.len() - 1], (User, expected.as_str()));
         assert_eq!(solved.answer(), "19");
@@ -700,7 +709,9 @@ async fn a_synthesis_without_a_program_still_asks_for_the_answer() {
     script.extend(["no", "no", "no", "no", "So the answer is 19."].map(str::to_owned));
     let solved = Setup { runs: Vec::new(), ..Setup::default() }.solve(script).await;
     let told = "No program could be read from your reply.\n\nNow answer the question. Write \
-                no more programs: reply with the result alone, between <Answer> and </Answer>.";
+                no more programs.
+
+Answer (between <Answer> and </Answer>):";
     let units = units(PROGRAM);
     let expected = with(judged(&units, units.len()), &[(User, told)]);
     assert_eq!(solved.heard[n + 4].messages, expected);
@@ -764,14 +775,14 @@ async fn the_rebuilt_synthesis_shows_the_units_to_new_dialogues() {
         path += &format!("\nUnit {i}: {text}\nAnalysis: unit {i} follows the question.\n");
     }
     let system = template("ralu-rebuilt-math-system");
-    let program_question = format!("{QUESTION}\n\nWrite the program.");
+    let program_question = format!("{QUESTION}\n\nProgram (between <code> and </code>):");
     assert_eq!(
         solved.shown(n + 1),
         [(System, system.as_str()), (User, path.trim_end()), (User, program_question.as_str())]
     );
     let answer_question = format!(
         "{QUESTION}\n\n<code>\n{ANSWER_PROGRAM}\n</code>\n\nThe program was run and left this in \
-         `ans`: 19\n\nGive the answer."
+         `ans`: 19\n\nAnswer (between <Answer> and </Answer>):"
     );
     assert_eq!(
         solved.shown(n + 2),
