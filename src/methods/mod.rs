@@ -67,6 +67,7 @@ pub struct Context {
 /// How solving a problem ended: always an answer or a stated failure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
+    #[serde(flatten)]
     pub status: Status,
     /// The last program, where the method writes one.
     pub program: Option<String>,
