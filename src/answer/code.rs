@@ -57,7 +57,8 @@ pub fn defines(source: &str, name: &str) -> bool {
 
 fn some_code(text: &str, rule: CodeRule, closed: bool) -> Option<Code> {
     let source = dedent(text);
-    (!source.is_empty()).then_some(Code { source, rule, closed })
+    // A form that was only repeated (`...`) is no program.
+    source.contains(char::is_alphanumeric).then_some(Code { source, rule, closed })
 }
 
 /// The last fenced block that may be Python, and whether its fence was closed.

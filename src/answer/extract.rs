@@ -56,7 +56,8 @@ pub fn without_thoughts(reply: &str) -> &str {
     }
 }
 
-/// The contents of every closed `<tag>…</tag>` in `text`, in order; the tag's case is free.
+/// The contents of every closed `<tag>…</tag>` in `text`, in order; the tag's case is free. Where the
+/// two are only spoken of (`between <tag> and </tag>`, `from <tag> to </tag>`) there is no block.
 pub fn tagged<'t>(text: &'t str, tag: &str) -> Vec<&'t str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let mut found = Vec::new();
@@ -66,7 +67,9 @@ pub fn tagged<'t>(text: &'t str, tag: &str) -> Vec<&'t str> {
         let Some(end) = find(text, &close, inner) else { break };
         // An opening tag that is repeated before the block closes begins the block anew.
         let inner = find_last(&text[inner..end], &open).map_or(inner, |n| inner + n + open.len());
-        found.push(&text[inner..end]);
+        if !matches!(text[inner..end].trim(), "and" | "to") {
+            found.push(&text[inner..end]);
+        }
         at = end + close.len();
     }
     found
@@ -271,5 +274,6 @@ mod tests {
     fn tags_nest_and_need_their_end() {
         assert_eq!(tagged("<Fix>a</Fix><fix>b</FIX><Fix>c", "Fix"), ["a", "b"]);
         assert!(tagged("é<Fix", "Fix").is_empty());
+        assert!(tagged("I will write between <Fix> and </Fix>.", "Fix").is_empty());
     }
 }

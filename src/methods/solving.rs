@@ -128,7 +128,7 @@ impl<'a> Solving<'a> {
 /// The program of a reply, with the entry point that is asked for; else what is missing.
 pub(super) fn program_of(reply: &Reply, entry_point: Option<&str>) -> Result<Code, String> {
     let code = read_code(&reply.text)
-        .ok_or_else(|| "there is no program between <code> and </code>".to_owned())?;
+        .ok_or_else(|| "there is no program in <code>...</code>".to_owned())?;
     if !code.closed && reply.finish == FinishReason::MaxTokens {
         return Err("the program was cut off before its end; write a shorter one".to_owned());
     }

@@ -277,10 +277,7 @@ async fn every_unit_accepted() {
         [
             (System, template("ralu-program-math-system").as_str()),
             (User, template("ralu-program-math-examples").as_str()),
-            (
-                User,
-                format!("Question: {QUESTION}\n\nProgram (between <code> and </code>):").as_str()
-            ),
+            (User, format!("Question: {QUESTION}\n\nProgram, from <code> to </code>:").as_str()),
         ]
     );
     for turn in 1..=n {
@@ -292,7 +289,7 @@ async fn every_unit_accepted() {
     let told = "The program was run and left this in `ans`: 19\n\nNow answer the question. Write \
                 no more programs.
 
-Answer (between <Answer> and </Answer>):";
+Answer (as <Answer>...</Answer>):";
     let answer_turn = with(program_turn, &[(Assistant, &tagged(ANSWER_PROGRAM)), (User, told)]);
     assert_eq!(solved.heard[n + 2].messages, answer_turn);
 
@@ -417,7 +414,7 @@ async fn at_temperature_0_a_turn_says_what_was_missing_and_leaves_no_trace() {
     let first = again("its first word is neither OK nor WRONG");
     let retried = with(asked, &[(Assistant, "Okay, but this is wrong"), (User, &first)]);
     assert_eq!(solved.heard[2].messages, retried);
-    let second = again("it says WRONG, but gives no corrected unit between <Fix> and </Fix>");
+    let second = again("it says WRONG, but gives no corrected unit in <Fix>...</Fix>");
     let retried = with(retried, &[(Assistant, "WRONG"), (User, &second)]);
     assert_eq!(solved.heard[3].messages, retried);
     // From then on the dialogue is as if the good reply had come at once.
@@ -558,7 +555,7 @@ async fn an_unsure_ok_is_judged_again_behind_the_gate() {
 #[tokio::test]
 async fn no_program_is_a_stated_failure() {
     let solved = Setup::default().solve(vec!["no", "still no", "sorry", "nothing"]).await;
-    let missing = "there is no program between <code> and </code>".to_owned();
+    let missing = "there is no program in <code>...</code>".to_owned();
     assert_eq!(*solved.failure(), Failure::Format { what: missing, retries: 3 });
     assert_eq!(solved.heard.len(), 4);
     assert_eq!(solved.outcome.program, None);
@@ -589,8 +586,7 @@ async fn an_entry_point_that_lacks_is_asked_for_again() {
             (System, template("ralu-program-code-system").as_str()),
             (
                 User,
-                "def clip(x):\n    \"\"\"Give x, but at most 9.\"\"\"\n\n\nProgram (between <code> and \
-                 </code>):"
+                "def clip(x):\n    \"\"\"Give x, but at most 9.\"\"\"\n\n\nProgram, from <code> to </code>:"
             ),
         ]
     );
@@ -656,8 +652,7 @@ async fn the_model_is_told_how_its_program_ended() {
         let expected = format!(
             "{told}\n\nNow answer the question. Write no more programs.
 
-Answer (between <Answer> and \
-             </Answer>):"
+Answer (as <Answer>...</Answer>):"
         );
         assert_eq!(last[last.len() - 1], (User, expected.as_str()));
         assert_eq!(solved.answer(), "19");
@@ -711,7 +706,7 @@ async fn a_synthesis_without_a_program_still_asks_for_the_answer() {
     let told = "No program could be read from your reply.\n\nNow answer the question. Write \
                 no more programs.
 
-Answer (between <Answer> and </Answer>):";
+Answer (as <Answer>...</Answer>):";
     let units = units(PROGRAM);
     let expected = with(judged(&units, units.len()), &[(User, told)]);
     assert_eq!(solved.heard[n + 4].messages, expected);
@@ -724,7 +719,7 @@ async fn no_answer_is_a_stated_failure_and_no_number_is_taken_for_one() {
     script.push(tagged(ANSWER_PROGRAM));
     script.extend(["19", "It is 19.", "<Answer>19", "<Answer>...</Answer>"].map(str::to_owned));
     let solved = Setup::default().solve(script).await;
-    let missing = "there is no answer between <Answer> and </Answer>".to_owned();
+    let missing = "there is no answer in <Answer>...</Answer>".to_owned();
     assert_eq!(*solved.failure(), Failure::Format { what: missing, retries: 3 });
     assert_eq!(solved.outcome.program.as_deref(), Some(ANSWER_PROGRAM));
 }
@@ -775,14 +770,14 @@ async fn the_rebuilt_synthesis_shows_the_units_to_new_dialogues() {
         path += &format!("\nUnit {i}: {text}\nAnalysis: unit {i} follows the question.\n");
     }
     let system = template("ralu-rebuilt-math-system");
-    let program_question = format!("{QUESTION}\n\nProgram (between <code> and </code>):");
+    let program_question = format!("{QUESTION}\n\nProgram, from <code> to </code>:");
     assert_eq!(
         solved.shown(n + 1),
         [(System, system.as_str()), (User, path.trim_end()), (User, program_question.as_str())]
     );
     let answer_question = format!(
         "{QUESTION}\n\n<code>\n{ANSWER_PROGRAM}\n</code>\n\nThe program was run and left this in \
-         `ans`: 19\n\nAnswer (between <Answer> and </Answer>):"
+         `ans`: 19\n\nAnswer (as <Answer>...</Answer>):"
     );
     assert_eq!(
         solved.shown(n + 2),
@@ -819,7 +814,7 @@ async fn direct_and_cot_are_one_turn() {
     let cot = Setup { method: "cot", runs: Vec::new(), ..Setup::default() };
     let solved = cot.solve(vec!["I do not know.", "4 * 6 = 24\n<Answer>19</Answer>"]).await;
     let prompt = format!(
-        "{QUESTION}\n\nWork this out step by step. Then give the result between <Answer> and </Answer>."
+        "{QUESTION}\n\nWork this out step by step. Then give the result as <Answer>...</Answer>."
     );
     assert_eq!(solved.shown(0), [(User, prompt.as_str())]);
     assert_eq!(solved.shown(1), solved.shown(0));

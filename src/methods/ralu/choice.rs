@@ -63,8 +63,9 @@ pub fn by_score(
 /// The candidate that a reply repeats between `<Unit>` and `</Unit>`.
 pub fn repeated(reply: &str, candidates: &[Candidate]) -> Result<usize, String> {
     let blocks = tagged(without_thoughts(reply), "Unit");
-    let block = blocks.last().ok_or("there is nothing between <Unit> and </Unit>")?;
-    candidates.iter().rposition(|c| same_unit(&c.text, block)).ok_or_else(|| {
-        "what stands between <Unit> and </Unit> is none of the candidates".to_owned()
-    })
+    let block = blocks.last().ok_or("there is nothing in <Unit>...</Unit>")?;
+    candidates
+        .iter()
+        .rposition(|c| same_unit(&c.text, block))
+        .ok_or_else(|| "what stands in <Unit>...</Unit> is none of the candidates".to_owned())
 }

@@ -115,7 +115,7 @@ async fn ask_answer(solving: &Solving<'_>, talk: &mut Talk) -> Result<String, Fa
     let read = |reply: &Reply| {
         extract(&reply.text, &[Rule::AnswerTag, Rule::Phrase])
             .map(|found| found.text)
-            .ok_or_else(|| "there is no answer between <Answer> and </Answer>".to_owned())
+            .ok_or_else(|| "there is no answer in <Answer>...</Answer>".to_owned())
     };
     Ok(talk.ask(&solving.ask(VERDICT_TOKENS), read).await?.0)
 }

@@ -40,7 +40,7 @@ pub fn read_verdict(reply: &str, unit: &str, accept: Accept) -> Result<Judgement
         }
         (Some("WRONG"), Some(fix)) => Ok(Judgement::Wrong { fix }),
         (Some("WRONG"), None) => {
-            Err("it says WRONG, but gives no corrected unit between <Fix> and </Fix>".to_owned())
+            Err("it says WRONG, but gives no corrected unit in <Fix>...</Fix>".to_owned())
         }
         _ => Err("its first word is neither OK nor WRONG".to_owned()),
     }
@@ -99,8 +99,10 @@ fn begins_with_ok(reply: &str) -> bool {
 
 /// The corrected unit, if the reply gives one; an open or a doubtful Fix is a format failure.
 fn fix_of(reply: &str, unit: &str) -> Result<Option<String>, String> {
+    // `<Fix>...</Fix>`, the form repeated, says nothing.
+    let says_something = |fix: &String| fix.contains(char::is_alphanumeric);
     let mut fixes: Vec<String> =
-        tagged(reply, "Fix").into_iter().map(bare_fix).filter(|fix| !fix.is_empty()).collect();
+        tagged(reply, "Fix").into_iter().map(bare_fix).filter(says_something).collect();
     fixes.dedup_by(|a, b| same_unit(a, b));
     // The unit repeated beside its correction is not a second correction.
     if fixes.len() > 1 {
@@ -255,6 +257,8 @@ mod tests {
         for reply in [
             "WRONG",
             "WRONG\n<Fix></Fix>",
+            "WRONG\n<Fix>...</Fix>",
+            "WRONG, see between <Fix> and </Fix>",
             "WRONG\n<Fix>RUN `ans = a - b`",
             "WRONG\n<Fix>RUN `ans=a+b`</Fix>",
             "WRONG\n<Fix>x</Fix> or <Fix>y</Fix>",
