@@ -12,7 +12,7 @@ pub enum Rule {
     Boxed,
     /// The last line of the form `#### value`.
     Hashes,
-    /// The text after the last "the answer is" outside of fenced blocks.
+    /// The text after the last "the answer is" that no program says.
     Phrase,
     /// The last number of the reply.
     LastNumber,
@@ -125,13 +125,18 @@ fn hashes(text: &str) -> Option<String> {
     })
 }
 
-/// A text without its fenced blocks: what a program would print is not said.
+/// A text without its programs: what one would print is not said.
 fn without_programs(text: &str) -> String {
-    let mut fenced = false;
+    let mut inside = false;
     let said = text.split_inclusive('\n').filter(|line| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        !fenced && !fence
+        let line = line.trim_start();
+        let (opens, closes) =
+            (find(line, "<code>", 0).is_some(), find(line, "</code>", 0).is_some());
+        let fence = line.starts_with("```");
+        let program = inside || opens || closes || fence || line.contains("print(");
+        inside = (inside || opens) && !closes;
+        inside ^= fence;
+        !program
     });
     said.collect()
 }
@@ -141,7 +146,8 @@ fn phrase(text: &str) -> Option<String> {
     let at = PHRASES.iter().filter_map(|p| find_last(text, p).map(|at| at + p.len())).max()?;
     let rest = text[at..].trim_start_matches([':', ' ', '\t', '\n', '\r', '*', '_']);
     let line = rest.lines().next()?;
-    Some(first_sentence(line).trim_matches([' ', '*', '_', '`', '"']).to_owned())
+    let sentence = first_sentence(line).replace("<Answer>", "").replace("</Answer>", "");
+    Some(sentence.trim_matches([' ', '*', '_', '`', '"']).to_owned())
 }
 
 /// Up to a full stop that ends a sentence: one followed by a space or the end.
@@ -260,6 +266,10 @@ mod tests {
         let printing = "```python\nprint(f\"The answer is: {a}\")\n```\n";
         assert_eq!(found(printing), None);
         assert_eq!(found(&format!("The answer is 4.\n{printing}")).unwrap().0, "4");
+        let programs = "<code>\nprint(\"The answer is a\")\n</code>\nprint(f\"The answer is {a}\")";
+        assert_eq!(found(programs), None);
+        assert_eq!(found("The answer is [<Answer>...</Answer>]."), None);
+        assert_eq!(found("The answer is <Answer>...").map(|f| f.0), None);
     }
 
     #[test]

@@ -286,10 +286,8 @@ async fn every_unit_accepted() {
     }
     let program_turn = with(judged(&units, n), &[(User, &template("ralu-synthesis-math-program"))]);
     assert_eq!(solved.heard[n + 1].messages, program_turn);
-    let told = "The program was run and left this in `ans`: 19\n\nNow answer the question. Write \
-                no more programs.
-
-Answer (as <Answer>...</Answer>):";
+    let told = "The program was run and left this in `ans`: 19\n\n\
+     Now answer the question in one sentence, in the form: The answer is <Answer>...</Answer>";
     let answer_turn = with(program_turn, &[(Assistant, &tagged(ANSWER_PROGRAM)), (User, told)]);
     assert_eq!(solved.heard[n + 2].messages, answer_turn);
 
@@ -650,9 +648,8 @@ async fn the_model_is_told_how_its_program_ended() {
         let solved = Setup { runs: vec![Ok(outcome)], ..Setup::default() }.solve(script).await;
         let last = solved.shown(solved.heard.len() - 1);
         let expected = format!(
-            "{told}\n\nNow answer the question. Write no more programs.
-
-Answer (as <Answer>...</Answer>):"
+            "{told}\n\n\
+             Now answer the question in one sentence, in the form: The answer is <Answer>...</Answer>"
         );
         assert_eq!(last[last.len() - 1], (User, expected.as_str()));
         assert_eq!(solved.answer(), "19");
@@ -703,10 +700,8 @@ async fn a_synthesis_without_a_program_still_asks_for_the_answer() {
     let n = script.len();
     script.extend(["no", "no", "no", "no", "So the answer is 19."].map(str::to_owned));
     let solved = Setup { runs: Vec::new(), ..Setup::default() }.solve(script).await;
-    let told = "No program could be read from your reply.\n\nNow answer the question. Write \
-                no more programs.
-
-Answer (as <Answer>...</Answer>):";
+    let told = "No program could be read from your reply.\n\n\
+     Now answer the question in one sentence, in the form: The answer is <Answer>...</Answer>";
     let units = units(PROGRAM);
     let expected = with(judged(&units, units.len()), &[(User, told)]);
     assert_eq!(solved.heard[n + 4].messages, expected);
@@ -777,7 +772,8 @@ async fn the_rebuilt_synthesis_shows_the_units_to_new_dialogues() {
     );
     let answer_question = format!(
         "{QUESTION}\n\n<code>\n{ANSWER_PROGRAM}\n</code>\n\nThe program was run and left this in \
-         `ans`: 19\n\nAnswer (as <Answer>...</Answer>):"
+         `ans`: 19\n\n\
+          Now answer the question in one sentence, in the form: The answer is <Answer>...</Answer>"
     );
     assert_eq!(
         solved.shown(n + 2),
