@@ -59,7 +59,6 @@ impl Embedded {
             let hosted = names.join(", ");
             return Err(EngineError::UnknownModel { name: name.to_owned(), hosted });
         };
-        // A sequence ends at the model's context or at the last page, whichever comes first.
         let context_length = model.context_length;
         Ok(Self { name: name.to_owned(), context_length, engine, tokenizer, template })
     }
