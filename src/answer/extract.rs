@@ -18,6 +18,13 @@ pub enum Rule {
     LastNumber,
 }
 
+impl Rule {
+    /// Whether the form has an end of its own, so that a reply which was cut off later still has it.
+    pub fn is_closed(self) -> bool {
+        matches!(self, Self::AnswerTag | Self::Boxed)
+    }
+}
+
 /// All rules, the most explicit first.
 pub const LADDER: [Rule; 5] =
     [Rule::AnswerTag, Rule::Boxed, Rule::Hashes, Rule::Phrase, Rule::LastNumber];
@@ -147,7 +154,18 @@ fn phrase(text: &str) -> Option<String> {
     let rest = text[at..].trim_start_matches([':', ' ', '\t', '\n', '\r', '*', '_']);
     let line = rest.lines().next()?;
     let sentence = first_sentence(line).replace("<Answer>", "").replace("</Answer>", "");
-    Some(sentence.trim_matches([' ', '*', '_', '`', '"']).to_owned())
+    let value = sentence.trim_matches([' ', '*', '_', '`', '"', '\'', '.']);
+    is_value(value).then(|| value.to_owned())
+}
+
+/// Whether a text can be a value, and not the rest of a sentence: it has a digit or a sign of
+/// mathematics, or it is one word (an option, a name, yes or no).
+fn is_value(text: &str) -> bool {
+    let one_word = text.split_whitespace().count() == 1
+        && !["the", "a", "an", "and", "that", "to", "in", "not", "as"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    let print = text.contains('{') && !text.contains('\\');
+    !print && (one_word || text.chars().any(|c| c.is_ascii_digit() || "\\=√π∞".contains(c)))
 }
 
 /// Up to a full stop that ends a sentence: one followed by a space or the end.
@@ -270,6 +288,23 @@ mod tests {
         assert_eq!(found(programs), None);
         assert_eq!(found("The answer is [<Answer>...</Answer>]."), None);
         assert_eq!(found("The answer is <Answer>...").map(|f| f.0), None);
+    }
+
+    #[test]
+    fn the_rest_of_a_sentence_is_no_value() {
+        for reply in [
+            "The answer is the same, but in a different way",
+            "the answer is that books were not lent out",
+            "The answer is: {total:10.3f}\")",
+            "The answer is `The program was run, but failed.`",
+            "So the answer is and",
+        ] {
+            assert_eq!(found(reply), None, "{reply}");
+        }
+        assert_eq!(found("The answer is \"The answer is 20.\"").unwrap().0, "20");
+        assert_eq!(found("The answer is x + 1 = 2y").unwrap().0, "x + 1 = 2y");
+        assert_eq!(found("The answer is Paris.").unwrap().0, "Paris");
+        assert_eq!(found("The answer is \\frac{a}{b}").unwrap().0, "\\frac{a}{b}");
     }
 
     #[test]

@@ -72,6 +72,7 @@ pub enum KvArg {
 }
 
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 pub struct SolveArgs {
     /// The question; without it and without --file it is read from standard input
     pub question: Option<String>,
@@ -150,6 +151,7 @@ pub struct TokenizeArgs {
 }
 
 #[derive(Args)]
+#[command(allow_negative_numbers = true)]
 pub struct GenerateArgs {
     /// The text to continue
     #[arg(long)]

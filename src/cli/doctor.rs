@@ -4,46 +4,45 @@ use std::process::ExitCode;
 
 use super::failure::{Failure, chain};
 use super::models::megabytes;
+use super::output::say;
 use crate::program::sandbox::{LayerState, Options as SandboxOptions, Sandbox};
 use crate::store::{self, Cache};
 
 /// Prints it; exit code 3 where something is missing that solving needs.
 pub fn doctor() -> Result<ExitCode, Failure> {
-    println!("unsay {}", env!("CARGO_PKG_VERSION"));
+    say!("unsay {}", env!("CARGO_PKG_VERSION"));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("cpu        {threads} threads, {} kernels", crate::device::cpu::Tier::detect().name());
-    println!("device     cpu (this build has no other)");
+    say!("cpu        {threads} threads, {} kernels", crate::device::cpu::Tier::detect().name());
+    say!("device     cpu (this build has no other)");
     if let Some((total, free)) = memory() {
-        println!("memory     {} in all, {} free", megabytes(total), megabytes(free));
+        say!("memory     {} in all, {} free", megabytes(total), megabytes(free));
     }
     let cache = Cache::locate()?;
-    println!("cache      {}", cache.root().display());
+    say!("cache      {}", cache.root().display());
     for (name, manifest) in store::manifests(&cache)? {
         let state = if manifest.file_in(&cache).is_file() {
             "here".to_owned()
         } else {
             format!("not pulled; `unsay pull {name}` fetches {}", megabytes(manifest.bytes))
         };
-        println!("model      {name}: {state}");
+        say!("model      {name}: {state}");
     }
     match Sandbox::find(SandboxOptions::default()) {
         Ok(sandbox) => {
             let interpreter = sandbox.interpreter();
-            println!("python     {} ({})", interpreter.executable.display(), interpreter.version);
+            say!("python     {} ({})", interpreter.executable.display(), interpreter.version);
             for layer in sandbox.layers() {
                 let state = match &layer.state {
                     LayerState::Active { detail } => format!("active: {detail}"),
                     LayerState::Missing { why } => format!("missing (others hold): {why}"),
                 };
-                println!("sandbox    {}: {state}", layer.name);
+                say!("sandbox    {}: {state}", layer.name);
             }
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            println!("sandbox    missing: {}", chain(&error));
-            println!(
-                "           programs that a model wrote are run nowhere else, so RaLU cannot run"
-            );
+            say!("sandbox    missing: {}", chain(&error));
+            say!("           programs that a model wrote are run nowhere else, so RaLU cannot run");
             Ok(ExitCode::from(3))
         }
     }

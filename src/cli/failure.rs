@@ -16,6 +16,16 @@ impl Failure {
         Self { code: 1, message: message.into(), hint: None }
     }
 
+    /// Nobody reads on: the command ends without a word, exit code 0.
+    pub fn quiet() -> Self {
+        Self { code: 0, message: String::new(), hint: None }
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_quiet(&self) -> bool {
+        self.code == 0
+    }
+
     /// Bad usage or bad input: exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { code: 2, message: message.into(), hint: None }

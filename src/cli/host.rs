@@ -34,13 +34,17 @@ pub fn open(args: &ModelArgs) -> Result<ModelFiles, Failure> {
 /// Loads the model and starts an engine for it.
 pub fn host(args: &ModelArgs) -> Result<Host, Failure> {
     let begun = Instant::now();
+    let threads = threads(args)?;
     let files = open(args)?;
     let tokenizer = Arc::new(Tokenizer::of_model(&files)?);
     let template = ChatTemplate::of_model(&files)?;
     let stop_ids = stop_ids(&files, &tokenizer, template.as_ref())?;
-    let threads = threads(args)?;
     let spec = model::ModelSpec::from_files(&files)?;
     let context = args.context.unwrap_or(spec.context_length);
+    if !(1..=spec.context_length).contains(&context) {
+        return Err(Failure::usage(format!("--context is {context}"))
+            .hint(format!("the model was trained for {0}; give 1 to {0}", spec.context_length)));
+    }
     let options = LoadOptions {
         threads,
         kv: match args.kv {
@@ -86,11 +90,17 @@ fn display_name(model: &str) -> String {
         .map_or_else(|| model.to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
 
+/// More threads than this a processor only make it change places.
+const THREADS_A_PROCESSOR: usize = 4;
+
 fn threads(args: &ModelArgs) -> Result<usize, Failure> {
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = THREADS_A_PROCESSOR * here;
     match args.threads {
-        Some(0) => Err(Failure::usage("--threads is 0; it must be at least 1")),
-        Some(n) => Ok(n),
-        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        None => Ok(here),
+        Some(n) if (1..=most).contains(&n) => Ok(n),
+        Some(n) => Err(Failure::usage(format!("--threads is {n}"))
+            .hint(format!("this machine has {here} processors; give 1 to {most}"))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The commands that show one thing each: units, token ids, a continuation, its log-probabilities.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::arguments::{GenerateArgs, ScoreArgs, TokenizeArgs, UnitsArgs};
 use super::failure::Failure;
-use super::{host, wait};
+use super::output::{note, say};
+use super::{host, output, wait};
 use crate::engine::{GenerationEvent, Sampling, Tag, TokenStats};
 use crate::program::units::{ReadOptions, read};
 use crate::text::{Detokenizer, TokenId, Tokenizer};
@@ -19,7 +20,7 @@ pub fn units(args: &UnitsArgs) -> Result<ExitCode, Failure> {
     let options = ReadOptions { entry_point: args.entry_point.as_deref(), ..Default::default() };
     let reading = read(&source, &options);
     for error in &reading.syntax_errors {
-        eprintln!(
+        note!(
             "{}:{}:{}: not Python: {}",
             args.file.display(),
             error.line,
@@ -32,8 +33,8 @@ pub fn units(args: &UnitsArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for unit in &reading.units {
-        println!("unit {} ({}), lines {:?}", unit.id, unit.label, unit.lines);
-        println!("{}\n", unit.text);
+        say!("unit {} ({}), lines {:?}", unit.id, unit.label, unit.lines);
+        say!("{}\n", unit.text);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -51,7 +52,7 @@ pub fn tokenize(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for id in &ids {
-        println!("{:>8}  {:?}", id.0, token_text(&tokenizer, *id));
+        say!("{:>8}  {:?}", id.0, token_text(&tokenizer, *id));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,7 +78,7 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
                 GenerationEvent::Token(token) => {
                     let piece = pieces.push(&host.tokenizer, token.id());
                     if !args.json {
-                        show(&piece)?;
+                        output::text(&piece)?;
                     }
                     text.push_str(&piece);
                     tokens.push(token.stats);
@@ -91,9 +92,9 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
                             &json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost}),
                         )?;
                     } else {
-                        show(&rest)?;
-                        println!();
-                        eprintln!(
+                        output::text(&rest)?;
+                        say!("");
+                        note!(
                             "{} prompt + {} generated tokens in {:.2} s (loaded in {:.2} s)",
                             finish.cost.prompt_tokens,
                             finish.cost.generated_tokens,
@@ -173,14 +174,5 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
         .map_err(|e| Failure::stated(format!("cannot write JSON: {e}")))?;
-    show(&text)?;
-    show("\n")
-}
-
-/// Writes to standard output; a pipe that closed early ends the command without noise.
-fn show(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Failure::stated(format!("cannot write to standard output: {e}")))
+    output::line(format_args!("{text}"))
 }

@@ -6,12 +6,14 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use console::Style;
+use tokio::sync::Notify;
 
 use crate::llm::{Cost, Event, FinishReason, Role, Sink, Verdict};
 
 /// A sink that writes for a person to read.
 pub struct Live {
     state: Mutex<State>,
+    lost: Notify,
 }
 
 struct State {
@@ -20,17 +22,13 @@ struct State {
     streaming: bool,
     /// System prompts and history are written too.
     verbose: bool,
-    /// A reply is being written, and whether its last piece ended a line.
-    in_reply: Option<Line>,
+    /// A reply is being written, piece by piece.
+    in_reply: bool,
     stage: String,
     costs: Vec<StageCost>,
     units: usize,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Line {
-    Begun,
-    Ended,
+    /// The first write that failed; nothing is written after it.
+    error: Option<std::io::Error>,
 }
 
 /// What one stage of a method cost, over all its calls.
@@ -49,20 +47,36 @@ impl Live {
             out,
             streaming,
             verbose,
-            in_reply: None,
+            in_reply: false,
             stage: String::new(),
             costs: Vec::new(),
             units: 0,
+            error: None,
         };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), lost: Notify::new() }
+    }
+
+    /// Waits until nothing can be written any more.
+    pub async fn lost(&self) {
+        self.lost.notified().await;
+    }
+
+    /// The first write that failed.
+    pub fn error(&self) -> Option<std::io::Error> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).error.take()
     }
 }
 
 impl Sink for Live {
     fn event(&self, event: &Event) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // A terminal that went away must not end the run: the trace file and the result remain.
-        let _ = state.show(event);
+        if state.error.is_some() {
+            return;
+        }
+        if let Err(error) = state.show(event) {
+            state.error = Some(error);
+            self.lost.notify_one();
+        }
     }
 }
 
@@ -86,7 +100,7 @@ impl State {
                 writeln!(self.out, "  {mark} {} — {note}", clean(what))
             }
             Event::Rewound { messages, tokens, .. } => self.rewound(messages, *tokens),
-            Event::Units { units, .. } => self.units(units),
+            Event::Units { units, syntax_errors, .. } => self.units(units, syntax_errors),
             Event::Judged { unit, candidate, verdict, confidence, fix, .. } => {
                 self.judged(*unit, *candidate, *verdict, *confidence, fix.as_deref())
             }
@@ -139,10 +153,10 @@ impl State {
         if !self.streaming {
             return Ok(());
         }
-        if self.in_reply.is_none() {
+        if !self.in_reply {
             writeln!(self.out, "  {}", dim().apply_to("replied:"))?;
             write!(self.out, "  │ ")?;
-            self.in_reply = Some(Line::Begun);
+            self.in_reply = true;
         }
         for (i, line) in clean(text).split('\n').enumerate() {
             if i > 0 {
@@ -150,7 +164,6 @@ impl State {
             }
             write!(self.out, "{line}")?;
         }
-        self.in_reply = Some(if text.ends_with('\n') { Line::Ended } else { Line::Begun });
         Ok(())
     }
 
@@ -161,7 +174,7 @@ impl State {
         confidence: Option<f64>,
         cost: &Cost,
     ) -> std::io::Result<()> {
-        if self.in_reply.take().is_some() {
+        if std::mem::take(&mut self.in_reply) {
             writeln!(self.out)?;
         } else {
             writeln!(self.out, "  replied:")?;
@@ -199,7 +212,8 @@ impl State {
     }
 
     fn rewound(&mut self, messages: &[(Role, String)], tokens: u64) -> std::io::Result<()> {
-        let mark = magenta().apply_to(format!("↶ taken back ({tokens} tokens):"));
+        let mark =
+            magenta().apply_to(format!("↶ taken back ({tokens} tokens, the template's included):"));
         writeln!(self.out, "  {mark}")?;
         let struck = Style::new().dim().strikethrough();
         for (_, text) in messages {
@@ -210,9 +224,14 @@ impl State {
         Ok(())
     }
 
-    fn units(&mut self, units: &[String]) -> std::io::Result<()> {
+    fn units(&mut self, units: &[String], errors: &[String]) -> std::io::Result<()> {
         self.units = units.len();
-        writeln!(self.out, "  read as {} logic units", units.len())
+        if let Some(first) = errors.first() {
+            let mark = yellow().apply_to("? the program does not parse whole:");
+            writeln!(self.out, "  {mark} {}; it is judged as it stands", clean(first))?;
+        }
+        let unit = if units.len() == 1 { "unit" } else { "units" };
+        writeln!(self.out, "  the program is read as {} {unit}", units.len())
     }
 
     fn judged(
@@ -224,14 +243,13 @@ impl State {
         fix: Option<&str>,
     ) -> std::io::Result<()> {
         let of = if self.units > 0 { format!(" of {}", self.units) } else { String::new() };
-        let confidence =
-            confidence.map_or("no log-probabilities".to_owned(), |c| format!("confidence {c:.2}"));
+        let confidence = confidence.map_or(String::new(), |c| format!(", confidence {c:.2}"));
         let word = match verdict {
             Verdict::Ok => green().apply_to("✓ OK"),
             Verdict::Wrong => red().apply_to("✗ WRONG"),
             Verdict::Unparsed => yellow().apply_to("? no verdict"),
         };
-        writeln!(self.out, "  {word} unit {unit}{of}, candidate {candidate}, {confidence}")?;
+        writeln!(self.out, "  {word} unit {unit}{of}, candidate {candidate}{confidence}")?;
         if let Some(fix) = fix {
             writeln!(self.out, "  {}", green().apply_to("fix:"))?;
             self.block(fix, &green())?;
@@ -298,6 +316,8 @@ fn clean(text: &str) -> String {
             '\n' | '\t' => c,
             '\u{7f}' => '␡',
             c if (c as u32) < 0x20 => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
+            // So do the marks that turn the direction of writing.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
             c if c.is_control() => '\u{fffd}',
             c => c,
         })

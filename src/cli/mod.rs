@@ -8,6 +8,7 @@ mod host;
 mod inspect;
 mod live;
 mod models;
+mod output;
 mod prompts;
 mod solve;
 mod trace_file;
@@ -19,6 +20,7 @@ use clap::Parser;
 use crate::program::sandbox;
 use arguments::{Arguments, ColorChoice, Command};
 use failure::Failure;
+use output::note;
 
 /// Runs the command named on the command line and says how it ended (exit codes: 0 an answer or a
 /// finished run, 1 a stated failure, 2 bad usage or input, 3 something missing on the machine).
@@ -33,7 +35,9 @@ pub fn main() -> ExitCode {
     match run(arguments.command) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("{failure}");
+            if !failure.is_quiet() {
+                note!("{failure}");
+            }
             ExitCode::from(failure.code())
         }
     }

@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::arguments::PullArgs;
 use super::failure::{Failure, chain};
+use super::output::{note, say};
 use crate::store::{self, Cache, Manifest, Progress, StoreError};
 
 /// The models that are known, and which of them are here.
@@ -15,16 +16,14 @@ pub fn list() -> Result<ExitCode, Failure> {
     let wide = manifests.keys().map(String::len).max().unwrap_or(0);
     for (name, manifest) in &manifests {
         let here = if manifest.file_in(&cache).is_file() { "here" } else { "not pulled" };
-        println!(
+        say!(
             "{name:wide$}  {here:<10}  {:>8}  {}  {}",
             megabytes(manifest.bytes),
             manifest.licence,
             manifest.display_name
         );
     }
-    println!(
-        "\nany .gguf file, or a folder with config.json and *.safetensors, works as --model too"
-    );
+    say!("\nany .gguf file, or a folder with config.json and *.safetensors, works as --model too");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -39,13 +38,13 @@ pub fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
     };
     if args.verify && manifest.file_in(&cache).is_file() {
         store::verify(manifest, &cache)?;
-        println!("{} is whole: {}", args.name, manifest.file_in(&cache).display());
+        say!("{} is whole: {}", args.name, manifest.file_in(&cache).display());
         return Ok(ExitCode::SUCCESS);
     }
     let pulled = with_progress(manifest, &cache)?;
     match pulled.from {
-        Some(source) => println!("{} from {source}: {}", args.name, pulled.path.display()),
-        None => println!("{} is here: {}", args.name, pulled.path.display()),
+        Some(source) => say!("{} from {source}: {}", args.name, pulled.path.display()),
+        None => say!("{} is here: {}", args.name, pulled.path.display()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,24 +56,24 @@ fn with_progress(manifest: &Manifest, cache: &Cache) -> Result<store::Pulled, St
         bar.set_style(style);
     }
     let result = store::pull(manifest, cache, &mut |progress| match progress {
-        Progress::Waiting => bar.println("waiting for another pull of this model"),
-        Progress::Replacing { why } => note(&bar, &format!("the file that is here {why}")),
-        Progress::Asking { source } => note(&bar, &format!("asking {source}")),
+        Progress::Waiting => note_beside(&bar, "waiting for another pull of this model"),
+        Progress::Replacing { why } => note_beside(&bar, &format!("the file that is here {why}")),
+        Progress::Asking { source } => note_beside(&bar, &format!("asking {source}")),
         Progress::Bytes { done, .. } => bar.set_position(done),
-        Progress::Failed { source, reason } => note(&bar, &format!("{source}: {reason}")),
+        Progress::Failed { source, reason } => note_beside(&bar, &format!("{source}: {reason}")),
     });
     bar.finish_and_clear();
     result
 }
 
 /// A line of progress that also a log shows.
-fn note(bar: &ProgressBar, line: &str) {
-    bar.suspend(|| eprintln!("{line}"));
+fn note_beside(bar: &ProgressBar, line: &str) {
+    bar.suspend(|| note!("{line}"));
 }
 
-/// `98 MB` (10⁶ bytes).
+/// `98 MB` (10⁶ bytes, to the nearest).
 pub fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
+    format!("{} MB", (bytes + 500_000) / 1_000_000)
 }
 
 impl From<StoreError> for Failure {

@@ -4,18 +4,19 @@ use std::process::ExitCode;
 
 use super::arguments::{PromptsArgs, PromptsCommand};
 use super::failure::{Failure, chain};
+use super::output::say;
 use crate::llm::Prompts;
 
 pub fn run(args: &PromptsArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         PromptsCommand::Export { folder } => {
             let written = open(None)?.export(folder).map_err(|e| Failure::usage(chain(&e)))?;
-            println!("{} templates written to {}", written.len(), folder.display());
-            println!("change them there and give `--prompts {}`", folder.display());
+            say!("{} templates written to {}", written.len(), folder.display());
+            say!("change them there and give `--prompts {}`", folder.display());
         }
         PromptsCommand::Render { name: None, prompts, .. } => {
             for name in open(prompts.as_deref())?.names() {
-                println!("{name}");
+                say!("{name}");
             }
         }
         PromptsCommand::Render { name: Some(name), set, prompts } => {
@@ -30,7 +31,7 @@ pub fn run(args: &PromptsArgs) -> Result<ExitCode, Failure> {
             let text = open(prompts.as_deref())?
                 .render(name, minijinja::Value::from_pairs(values))
                 .map_err(|e| Failure::usage(chain(&e)))?;
-            println!("{text}");
+            say!("{text}");
         }
     }
     Ok(ExitCode::SUCCESS)

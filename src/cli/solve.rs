@@ -11,8 +11,9 @@ use super::arguments::SolveArgs;
 use super::failure::{Failure, chain};
 use super::inspect::{print_json, read_text};
 use super::live::Live;
+use super::output::{note, say};
 use super::trace_file::TraceFile;
-use super::{host, prompts, wait};
+use super::{host, output, prompts, trace_file, wait};
 use crate::answer::{Kind, Problem};
 use crate::llm::{Event, Sink};
 use crate::methods::{self, Context, Method, Outcome, Status};
@@ -23,17 +24,22 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
     let method = method(args)?;
     let problem = problem(args)?;
     let templates = prompts::open(args.prompts.as_deref())?;
-    let trace = args.trace.as_deref().map(TraceFile::create).transpose()?.map(Arc::new);
+    if let Some(path) = args.trace.as_deref().filter(|path| path.exists()) {
+        return Err(trace_file::exists(path));
+    }
     let sandbox = Sandbox::find(SandboxOptions::default())?;
     let host = host::host(&args.model)?;
     let llm = host.llm()?;
+    // Made only now, so that a failed start leaves no empty trace behind.
+    let trace = args.trace.as_deref().map(TraceFile::create).transpose()?.map(Arc::new);
 
     let mut sinks: Vec<Arc<dyn Sink>> = Vec::new();
+    let out = std::io::stdout();
+    let streaming = out.is_terminal();
+    let live = Arc::new(Live::new(Box::new(out), streaming, args.verbose));
     if !args.json {
-        let out = std::io::stdout();
-        let streaming = out.is_terminal();
-        sinks.push(Arc::new(Live::new(Box::new(out), streaming, args.verbose)));
-        eprintln!(
+        sinks.push(Arc::clone(&live) as Arc<dyn Sink>);
+        note!(
             "{} loaded in {:.2} s, {} threads; method {}",
             host.name,
             host.load_seconds,
@@ -55,11 +61,25 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
         max_tokens: args.max_tokens,
     };
     let begun = Instant::now();
-    let outcome = wait(method.solve(&problem, &context))?;
+    let solving = async {
+        tokio::select! {
+            outcome = method.solve(&problem, &context) => Some(outcome),
+            // Nobody reads on and nothing is kept: computing to the end would be for nobody.
+            () = live.lost(), if trace.is_none() => None,
+        }
+    };
+    let outcome = wait(solving)?;
+    let unread = live.error().map(|error| output::failed(&error));
+    let Some(outcome) = outcome else {
+        return Err(unread.unwrap_or_else(Failure::quiet));
+    };
     let seconds = begun.elapsed().as_secs_f64();
     wait(host.engine.check())??;
     if let Some(trace) = &trace {
         trace.finish()?;
+    }
+    if let Some(failure) = unread {
+        return Err(failure);
     }
     if args.json {
         report(&*method, &host.name, &problem, &outcome, seconds)?;
@@ -74,11 +94,14 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
 /// `unsay methods`
 pub fn list_methods() -> Result<ExitCode, Failure> {
     for method in methods::list() {
-        println!("{}  {} ({})", method.name, method.summary, method.source);
+        say!("{}  {} ({})", method.name, method.summary, method.source);
         for option in method.options {
-            println!(
+            say!(
                 "    -o {}=…  {}; {} [default: {}]",
-                option.name, option.summary, option.values, option.default
+                option.name,
+                option.summary,
+                option.values,
+                option.default
             );
         }
     }
@@ -116,6 +139,9 @@ fn problem(args: &SolveArgs) -> Result<Problem, Failure> {
         return Err(Failure::usage("the question is empty")
             .hint("give it as an argument, with --file FILE, or on standard input"));
     }
+    if args.entry_point.as_deref().is_some_and(|name| name.trim().is_empty()) {
+        return Err(Failure::usage("--entry-point is empty; it must name a function"));
+    }
     let kind = if args.entry_point.is_some() { Kind::Code } else { Kind::Math };
     Ok(Problem {
         id: "question".to_owned(),
@@ -128,7 +154,7 @@ fn problem(args: &SolveArgs) -> Result<Problem, Failure> {
 
 fn from_standard_input() -> Result<String, Failure> {
     if std::io::stdin().is_terminal() {
-        eprintln!("the question (end with Ctrl-D):");
+        note!("the question (end with Ctrl-D):");
     }
     let mut text = String::new();
     std::io::stdin()

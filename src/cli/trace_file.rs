@@ -35,8 +35,11 @@ impl TraceFile {
     /// Makes the file; one that is there already is refused, so that no trace is lost.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::options().write(true).create_new(true).open(path).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::AlreadyExists {
+                return exists(path);
+            }
             Failure::usage(format!("cannot write the trace {}: {e}", path.display()))
-                .hint("name a file that does not exist yet, in a folder that does")
+                .hint("name a file in a folder that exists and may be written")
         })?;
         let state = Mutex::new(State { file: BufWriter::new(file), error: None });
         Ok(Self { path: path.to_owned(), begun: Instant::now(), state })
@@ -53,6 +56,12 @@ impl TraceFile {
             }
         }
     }
+}
+
+/// A trace is never written over.
+pub fn exists(path: &Path) -> Failure {
+    Failure::usage(format!("the trace {} exists already", path.display()))
+        .hint("a trace is never written over: name another file, or remove this one")
 }
 
 impl Sink for TraceFile {

@@ -56,7 +56,7 @@ const ENDINGS: [&str; 2] = ["md", "jinja"];
 /// Why templates could not be loaded, rendered or written out.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PromptError {
-    #[error("there is no prompt template `{name}`; `unsay prompts` lists those there are")]
+    #[error("there is no prompt template `{name}`; `unsay prompts render` lists those there are")]
     Unknown { name: String },
     #[error("the prompt folder {path} could not be read: {what}")]
     Folder { path: PathBuf, what: String },

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use minijinja::context;
 
-use crate::answer::{Kind, LADDER, Problem, extract};
+use crate::answer::{Kind, LADDER, Problem};
 
-use super::solving::{Solving, program_of};
+use super::solving::{Solving, answer_of, program_of};
 use super::{Context, Failure, Method, Outcome};
 
 /// Asks for the answer alone.
@@ -39,10 +39,7 @@ pub(super) async fn one_reply(
     match problem.kind {
         Kind::Math => {
             let text = prompts.render(math, context! { question })?;
-            let read = |reply: &crate::llm::Reply| {
-                let missing = || "it gives no answer".to_owned();
-                extract(&reply.text, &LADDER).map(|e| e.text).ok_or_else(missing)
-            };
+            let read = |reply: &crate::llm::Reply| answer_of(reply, &LADDER);
             solving.one_turn(role, &text, MAX_TOKENS, read).await
         }
         Kind::Code => {

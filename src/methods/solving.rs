@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::answer::{Code, Problem, read_code};
+use crate::answer::{Code, Problem, Rule, extract, read_code};
 use crate::llm::{Ask, Cost, Event, FinishReason, Opening, Reply, Role};
 
 use super::turn::Talk;
@@ -122,6 +122,19 @@ impl<'a> Solving<'a> {
             format_failures: self.format_failures,
             cost,
         }
+    }
+}
+
+/// The answer that a reply states by one of `rules`; else what is missing. A reply that was cut off
+/// states only what is closed: its last number may be half of one, or the middle of a sum.
+pub(super) fn answer_of(reply: &Reply, rules: &[Rule]) -> Result<String, String> {
+    let cut = reply.finish == FinishReason::MaxTokens;
+    let rules: Vec<Rule> = rules.iter().copied().filter(|r| !cut || r.is_closed()).collect();
+    match extract(&reply.text, &rules) {
+        Some(found) => Ok(found.text),
+        None if cut => Err("the reply was cut off before its answer; give it sooner".to_owned()),
+        None if rules.contains(&Rule::LastNumber) => Err("it gives no answer".to_owned()),
+        None => Err("there is no answer in <Answer>...</Answer>".to_owned()),
     }
 }
 

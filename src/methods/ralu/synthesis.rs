@@ -2,12 +2,12 @@
 
 use minijinja::{Value, context};
 
-use crate::answer::{Kind, Rule, extract};
+use crate::answer::{Kind, Rule};
 use crate::llm::{Event, Reply, Role};
 use crate::program::sandbox::{Outcome as Ran, Run};
 
 use super::super::Failure;
-use super::super::solving::{Solving, program_of};
+use super::super::solving::{Solving, answer_of, program_of};
 use super::super::turn::Talk;
 use super::align::Settled;
 use super::{PROGRAM_TOKENS, VERDICT_TOKENS};
@@ -112,11 +112,7 @@ async fn ask_math_program(
 }
 
 async fn ask_answer(solving: &Solving<'_>, talk: &mut Talk) -> Result<String, Failure> {
-    let read = |reply: &Reply| {
-        extract(&reply.text, &[Rule::AnswerTag, Rule::Phrase])
-            .map(|found| found.text)
-            .ok_or_else(|| "there is no answer in <Answer>...</Answer>".to_owned())
-    };
+    let read = |reply: &Reply| answer_of(reply, &[Rule::AnswerTag, Rule::Phrase]);
     Ok(talk.ask(&solving.ask(VERDICT_TOKENS), read).await?.0)
 }
 
