@@ -237,3 +237,86 @@ fn doctor_says_what_the_machine_has() {
         assert!(stdout(&output).contains(word), "{word}: {}", stdout(&output));
     }
 }
+
+/// A command whose standard output is this file.
+fn unsay_into(path: &str, words: &[&str]) -> Output {
+    let out = std::fs::File::options().write(true).open(path).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_unsay"))
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_panics() {
+    for words in [
+        &["models"][..],
+        &["methods"],
+        &["prompts", "render"],
+        &["tokenize", "x"],
+        &["tokenize", "--json", "x"],
+        &["solve", "--method", "direct", "--max-tokens", "4", "What is 2 + 2?"],
+    ] {
+        let output = unsay_into("/dev/full", words);
+        assert_code(&output, 1);
+        assert!(stderr(&output).contains("cannot write to standard output"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_ends_a_command_without_noise() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = "x = 1\nassert x\n".repeat(20_000);
+    std::fs::write(folder.path().join("long.py"), program).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_unsay"))
+        .args(["units", "long.py"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The pipe holds far less than what is printed.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn impossible_sizes_are_refused_with_their_limits() {
+    let many = unsay(&["generate", "--prompt", "a", "--threads", "100000"]);
+    assert_code(&many, 2);
+    assert!(stderr(&many).contains("give 1 to"), "{}", stderr(&many));
+    assert_code(&unsay(&["generate", "--prompt", "a", "--threads", "0"]), 2);
+    let long = unsay(&["generate", "--prompt", "a", "--context", "99999999999"]);
+    assert_code(&long, 2);
+    assert!(stderr(&long).contains("give 1 to 8192"), "{}", stderr(&long));
+    let cold = unsay(&["solve", "--temperature", "-1", "q"]);
+    assert_code(&cold, 2);
+    assert!(stderr(&cold).contains("0 or more"), "{}", stderr(&cold));
+    assert_code(&unsay(&["solve", "--entry-point", "", "q"]), 2);
+}
+
+#[test]
+fn a_failed_start_leaves_no_trace_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["solve", "--trace", "t.jsonl", "--model", "no-such-model", "q"];
+    assert_code(&unsay_in(folder.path(), &words, "", &[]), 3);
+    assert!(!folder.path().join("t.jsonl").exists());
+}
+
+#[test]
+fn a_reply_that_was_cut_off_gives_no_answer() {
+    let question = "What is 12345 * 1000? Work slowly, step by step, and say why.";
+    let words =
+        ["solve", "--method", "cot", "--temperature", "0", "--max-tokens", "5", "--json", question];
+    let output = unsay(&words);
+    assert_code(&output, 1);
+    let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(outcome["status"], "failed");
+    assert_eq!(outcome["why"]["failure"], "format");
+    assert_eq!(outcome["format_failures"], 4);
+}
