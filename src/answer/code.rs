@@ -126,6 +126,8 @@ fn continues(line: &str) -> bool {
     begins_program(line)
         || line.starts_with(['#', ')', ']', '}', '"', '\''])
         || rest.starts_with('(')
+        // `xs.append(1)`, `f[0](x)`: a call whose function is no bare name.
+        || (rest.starts_with(['.', '[']) && !rest.starts_with(". ") && line.ends_with(')'))
         || (KEYWORDS.contains(&word.as_str()) && (rest.is_empty() || line.ends_with(':')))
         || ["return", "raise", "assert", "global", "del"].contains(&word.as_str())
 }
@@ -187,6 +189,12 @@ mod tests {
                 false,
             ),
             ("<code>\nans = 3", "ans = 3", CodeRule::Bare, false),
+            (
+                "xs = [1]\nxs.append(2)\nxs[0](3)\nprint(xs)\nIt works. See f(x)",
+                "xs = [1]\nxs.append(2)\nxs[0](3)\nprint(xs)",
+                CodeRule::Bare,
+                false,
+            ),
             ("  ```python\n  if a:\n    b = 1\n  ```", "if a:\n  b = 1", CodeRule::Fence, true),
         ];
         for (reply, source, rule, closed) in cases {
