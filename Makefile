@@ -27,9 +27,11 @@ demo:
 	@echo "==> RaLU on $(QUESTION)"
 	@./target/release/unsay solve --method ralu --model $(MODEL) --demo --file $(QUESTION)
 
+# One build serves both: `cargo build` alone would compile some dependencies a second time, with
+# fewer features.
 model:
-	@echo "==> building unsay (optimised test profile, into ./target)"
-	@$(CARGO) build --locked --bin unsay
+	@echo "==> building unsay and its tests (optimised; the first time takes some minutes, into ./target)"
+	@$(CARGO) test --locked --no-run
 	@echo "==> fetching the model $(MODEL) into the cache folder (98 MB, once)"
 	@./target/debug/unsay pull $(MODEL)
 
