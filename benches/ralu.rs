@@ -85,6 +85,7 @@ fn main() {
     let waste = ledger.models.first().and_then(|m| m.waste).and_then(|w| w.ratio());
     let facts = json!({
         "method": method.name(),
+        "profile": if cfg!(debug_assertions) { "dev" } else { "bench" },
         "model": measure::MODEL,
         "data": "first 10 of 600 of MultiArith",
         "questions": QUESTIONS,
