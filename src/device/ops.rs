@@ -142,14 +142,14 @@ pub trait Ops: Send + Sized {
     /// `gate = silu(gate) * up`, `[rows, ffn]` (Shazeer 2020, eq. 6).
     fn swiglu(&mut self, rows: &Self::Rows, gate: &mut Self::Buffer, up: &Self::Buffer);
 
-    /// Keeps each row's `x [rows, hidden]` in its place in its page. Answers the first row with a
-    /// number that is not finite, if there is one.
+    /// Keeps each row's `x [rows, hidden]` in its place in its page. Answers with the rows that
+    /// have a number that is not finite.
     fn keep_hidden(
         &mut self,
         rows: &Self::Rows,
         x: &Self::Buffer,
         arena: &mut Self::Arena,
-    ) -> Option<usize>;
+    ) -> Vec<usize>;
 
     /// Products of kept hidden rows with the head, `out [places, outputs]` in the caller's memory.
     fn head(
@@ -162,4 +162,11 @@ pub trait Ops: Send + Sized {
 
     /// Copies a page, all layers and hidden rows, onto another.
     fn copy_page(&mut self, arena: &mut Self::Arena, from: PageId, to: PageId);
+
+    /// Gives the memory of a page back to the system, as far as it can be; what it held is lost.
+    fn discard_page(&mut self, arena: &mut Self::Arena, page: PageId);
+
+    /// Runs `work` once for each number below `count`, on the device's host threads where that
+    /// pays.
+    fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync));
 }

@@ -48,6 +48,11 @@ pub enum EngineError {
          its weights are damaged or it overflows in this format", .token.0
     )]
     NotFinite { model: String, position: usize, token: TokenId, value: f32 },
+    #[error(
+        "{model:?} gave a number that is not finite at position {position}: its weights are damaged, \
+         or keys and values are beyond the range of an f16 cache (then host it with an f32 one)"
+    )]
+    DamagedRow { model: String, position: usize },
     #[error("{model:?} could not run: {what}")]
     Model { model: String, what: String },
     #[error("the call was given up: another message came for its session")]

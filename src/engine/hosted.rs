@@ -147,9 +147,17 @@ impl Model {
             .map(|position| Row { slot: 0, position, token: sequence.ids()[position], adapter })
             .collect();
         let ran = self.decoder.forward(&Batch { rows: &rows, tables: &[sequence.pages()] });
-        if let Err(error) = ran {
+        let bad = match ran {
+            Ok(bad) => bad,
+            Err(error) => {
+                sequence.leave_room(&mut self.pool);
+                return Err(self.failed(error));
+            }
+        };
+        if let Some(row) = bad.first() {
             sequence.leave_room(&mut self.pool);
-            return Err(self.failed(error));
+            let (model, position) = (self.info.name.clone(), begin + row);
+            return Err(EngineError::DamagedRow { model, position });
         }
         self.forwarded_rows += rows.len() as u64;
         sequence.note_computed(end);

@@ -37,11 +37,6 @@ pub enum ModelError {
     NoSuchHidden { index: usize, page: u32, offset: usize, pages: usize },
     #[error("room for {expected} logits is needed, {found} were given")]
     LogitsRoom { expected: usize, found: usize },
-    #[error(
-        "row {row} of the batch gave a number that is not finite: the weights are damaged, or keys and \
-         values are beyond the range of an f16 cache (then host the model with an f32 one)"
-    )]
-    NotFinite { row: usize },
 }
 
 /// Which rule of a batch a row breaks.

@@ -3,7 +3,7 @@
 use super::weights::{self, LayerWeights, Weights};
 use super::{Batch, BatchProblem, Decoder, HiddenAt, ModelError, ModelSpec, Row};
 use crate::device::cpu::Cpu;
-use crate::device::{KvType, Ops, PAGE_POSITIONS, PageId, Product, RopeSpec, RowsSpec};
+use crate::device::{KvType, Ops, PAGE_POSITIONS, PageId, PageLayout, Product, RopeSpec, RowsSpec};
 use crate::store::ModelFiles;
 use std::collections::HashMap;
 
@@ -35,6 +35,7 @@ const ROWS: usize = 256;
 /// A decoder on a device.
 pub struct Transformer<O: Ops> {
     spec: ModelSpec,
+    layout: PageLayout,
     pages: usize,
     ops: O,
     weights: Weights<O>,
@@ -90,7 +91,8 @@ impl<O: Ops> Transformer<O> {
         if pages == 0 {
             return Err(ModelError::NoPages);
         }
-        let arena = ops.arena(spec.page_layout(kv), pages)?;
+        let layout = spec.page_layout(kv);
+        let arena = ops.arena(layout, pages)?;
         let weights = weights::load(&ops, &spec, files)?;
         let positions = spec.context_length.min(pages.saturating_mul(PAGE_POSITIONS));
         let rope = ops.rope(RopeSpec {
@@ -100,7 +102,7 @@ impl<O: Ops> Transformer<O> {
             positions,
         })?;
         let work = Work::new(&ops, &spec)?;
-        Ok(Self { spec, pages, ops, weights, rope, arena, work })
+        Ok(Self { spec, layout, pages, ops, weights, rope, arena, work })
     }
 
     /// The same model with sequences of at most `context` positions.
@@ -118,8 +120,8 @@ impl<O: Ops> Transformer<O> {
         &self.spec
     }
 
-    /// Rows of a checked batch, at most [`ROWS`]; answers the first that is not finite.
-    fn pass(&mut self, rows: &[Row], tables: &[&[PageId]]) -> Result<Option<usize>, ModelError> {
+    /// Rows of a checked batch, at most [`ROWS`]; answers those that are not finite.
+    fn pass(&mut self, rows: &[Row], tables: &[&[PageId]]) -> Result<Vec<usize>, ModelError> {
         let tokens: Vec<u32> = rows.iter().map(|row| row.token.0).collect();
         let slots: Vec<usize> = rows.iter().map(|row| row.slot).collect();
         let positions: Vec<usize> = rows.iter().map(|row| row.position).collect();
@@ -256,14 +258,22 @@ impl<O: Ops> Decoder for Transformer<O> {
         self.pages
     }
 
-    fn forward(&mut self, batch: &Batch<'_>) -> Result<(), ModelError> {
+    fn page_bytes(&self) -> usize {
+        self.layout.page_bytes()
+    }
+
+    fn keeps_hidden(&self) -> bool {
+        true
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError> {
         check(batch, &self.spec, self.pages)?;
+        let mut bad = Vec::new();
         for (index, rows) in batch.rows.chunks(ROWS).enumerate() {
-            if let Some(row) = self.pass(rows, batch.tables)? {
-                return Err(ModelError::NotFinite { row: index * ROWS + row });
-            }
+            let found = self.pass(rows, batch.tables)?;
+            bad.extend(found.into_iter().map(|row| index * ROWS + row));
         }
-        Ok(())
+        Ok(bad)
     }
 
     fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError> {
@@ -281,13 +291,18 @@ impl<O: Ops> Decoder for Transformer<O> {
         let Self { ops, weights, arena, .. } = self;
         let head = weights.head.as_ref().unwrap_or(&weights.embedding);
         ops.within(|ops| ops.head(head, arena, wanted, out));
-        match out.chunks_exact(vocab).position(|row| row.iter().any(|x| !x.is_finite())) {
-            Some(row) => Err(ModelError::NotFinite { row }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.ops.copy_page(&mut self.arena, from, to);
+    }
+
+    fn discard_page(&mut self, page: PageId) {
+        self.ops.discard_page(&mut self.arena, page);
+    }
+
+    fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.ops.for_each(count, work);
     }
 }

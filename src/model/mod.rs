@@ -53,21 +53,35 @@ pub trait Decoder: Send {
     /// Most positions that a sequence may have.
     fn context_length(&self) -> usize;
 
-    /// Pages in the arena.
+    /// Pages in the arena. Memory is taken as they are first written.
     fn page_count(&self) -> usize;
+
+    /// Bytes of one page.
+    fn page_bytes(&self) -> usize;
+
+    /// Whether hidden rows stay with their pages. Where they do not, [`Decoder::logits`] knows the
+    /// rows of the last forward pass only.
+    fn keeps_hidden(&self) -> bool;
 
     /// Runs the rows through every layer: writes their keys and values into the pages and keeps
     /// each row's last hidden state (after the final norm, f32) beside them.
     ///
-    /// A batch that breaks a rule is refused before anything is written. After
-    /// [`ModelError::NotFinite`] the pages of the batch's rows are written and of no use.
-    fn forward(&mut self, batch: &Batch<'_>) -> Result<(), ModelError>;
+    /// Answers with the rows, in rising order, whose hidden state is not finite: what they wrote is
+    /// of no use, and the other rows are right. A batch that breaks a rule is refused before
+    /// anything is written.
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError>;
 
     /// Logits `[wanted.len(), vocab_size]` of positions whose hidden rows are kept: one product
-    /// with the head.
+    /// with the head. They are not checked for numbers that are not finite.
     fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError>;
 
     /// Copies keys, values and hidden rows of one page, all layers, onto another. Both lie in the
     /// arena.
     fn copy_page(&mut self, from: PageId, to: PageId);
+
+    /// Gives the memory of a page back to the system; what it held is lost.
+    fn discard_page(&mut self, page: PageId);
+
+    /// Runs `work` once for each number below `count`, on the decoder's threads where that pays.
+    fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync));
 }

@@ -103,4 +103,28 @@ impl Arena {
         let (source, target) = (self.start(from), self.start(to));
         self.map.copy_within(source..source + self.layout.page_bytes(), target);
     }
+
+    /// Gives back the system's pages that lie wholly inside this one. Where the system refuses, the
+    /// memory stays: nothing is wrong then but its size.
+    pub(super) fn discard_page(&mut self, page: PageId) {
+        #[cfg(target_os = "linux")]
+        {
+            const SYSTEM_PAGE: usize = 4096;
+            let from = self.start(page).next_multiple_of(SYSTEM_PAGE);
+            let to = (self.start(page) + self.layout.page_bytes()) / SYSTEM_PAGE * SYSTEM_PAGE;
+            if from < to {
+                // SAFETY: an anonymous private mapping of our own, which reads as zeros afterwards;
+                // `&mut self` says that nobody holds a slice of it.
+                let _ = unsafe {
+                    self.map.unchecked_advise_range(
+                        memmap2::UncheckedAdvice::DontNeed,
+                        from,
+                        to - from,
+                    )
+                };
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = page;
+    }
 }

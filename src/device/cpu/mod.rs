@@ -387,12 +387,12 @@ impl Ops for Cpu {
         });
     }
 
-    fn keep_hidden(&mut self, rows: &Rows, x: &Matrix, arena: &mut Arena) -> Option<usize> {
-        let mut bad = None;
+    fn keep_hidden(&mut self, rows: &Rows, x: &Matrix, arena: &mut Arena) -> Vec<usize> {
+        let mut bad = Vec::new();
         for (row, x) in x.rows(rows.len()).chunks_exact(x.width).enumerate() {
             arena.hidden_mut(rows.place(row)).copy_from_slice(x);
-            if bad.is_none() && !float::all_finite(self.tier, x) {
-                bad = Some(row);
+            if !float::all_finite(self.tier, x) {
+                bad.push(row);
             }
         }
         bad
@@ -414,5 +414,17 @@ impl Ops for Cpu {
 
     fn copy_page(&mut self, arena: &mut Arena, from: PageId, to: PageId) {
         arena.copy_page(from, to);
+    }
+
+    fn discard_page(&mut self, arena: &mut Arena, page: PageId) {
+        arena.discard_page(page);
+    }
+
+    fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        if count < 2 || self.threads == 1 {
+            (0..count).for_each(work);
+        } else {
+            self.pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
+        }
     }
 }

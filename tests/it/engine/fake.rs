@@ -160,7 +160,15 @@ impl Decoder for Running {
         self.fake.page_count
     }
 
-    fn forward(&mut self, batch: &Batch<'_>) -> Result<(), ModelError> {
+    fn page_bytes(&self) -> usize {
+        PAGE_POSITIONS * size_of::<Cell>()
+    }
+
+    fn keeps_hidden(&self) -> bool {
+        true
+    }
+
+    fn forward(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError> {
         if let Some(at_the_gate) = &self.fake.at_the_gate {
             let _ = at_the_gate.send(());
         }
@@ -188,7 +196,7 @@ impl Decoder for Running {
             self.cells[place].hidden = hidden;
             self.fake.record.lock().unwrap().rows.push((row.token, hidden));
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError> {
@@ -207,6 +215,12 @@ impl Decoder for Running {
         let cell = |page: PageId| page.0 as usize * PAGE_POSITIONS;
         self.cells.copy_within(cell(from)..cell(from) + PAGE_POSITIONS, cell(to));
         self.fake.record.lock().unwrap().copied_pages += 1;
+    }
+
+    fn discard_page(&mut self, _: PageId) {}
+
+    fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
     }
 }
 

@@ -200,7 +200,7 @@ fn hidden_rows_and_room_for_logits_are_checked() {
 }
 
 #[test]
-fn a_result_that_is_not_finite_names_its_row() {
+fn a_result_that_is_not_finite_names_its_rows() {
     for kind in KINDS {
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             let tiny = Tiny { poison: Some((5, bad)), ..Tiny::new("qwen3", kind) };
@@ -208,14 +208,10 @@ fn a_result_that_is_not_finite_names_its_row() {
             let table = pages(0, 1);
             let said =
                 model.forward(&Batch { rows: &rows(0, 0, &[1, 2, 5, 3]), tables: &[&table] });
-            assert!(
-                matches!(said, Err(ModelError::NotFinite { row: 2, .. })),
-                "{kind:?}: {said:?}"
-            );
+            assert!(matches!(&said, Ok(bad) if bad == &[2, 3]), "{kind:?}: {said:?}");
             // What is not behind it in its sequence is as good as ever.
-            model
-                .forward(&Batch { rows: &rows(0, 0, &[1, 2]), tables: &[&table] })
-                .expect("finite");
+            let said = model.forward(&Batch { rows: &rows(0, 0, &[1, 2]), tables: &[&table] });
+            assert_eq!(said.expect("it runs"), [0usize; 0]);
         }
     }
 }
