@@ -192,6 +192,7 @@ impl State {
         match finish {
             FinishReason::MaxTokens => facts.push("cut at the token limit".to_owned()),
             FinishReason::ContextFull => facts.push("the context is full".to_owned()),
+            FinishReason::Deadline => facts.push("cut at its deadline".to_owned()),
             FinishReason::Cancelled => facts.push("cancelled".to_owned()),
             FinishReason::StopId | FinishReason::StopString => {}
         }

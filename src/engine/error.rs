@@ -30,10 +30,22 @@ pub enum EngineError {
     )]
     ContextOverflow { model: String, needed: usize, limit: usize },
     #[error(
-        "{needed} more pages are needed and {free} of {total} are free on {model:?}; \
-         close or rewind sessions, or start the engine with more pages"
+        "{needed} more pages are needed and {free} of {total} can be had on {model:?}; \
+         shorten the sequence, or start the engine with more pages"
     )]
     PagesExhausted { model: String, needed: usize, free: usize, total: usize },
+    #[error(
+        "the pages of all models may take {limit} bytes together, and one page of {model:?} takes \
+         {needed}; give the pages more memory"
+    )]
+    PageMemory { model: String, needed: u64, limit: u64 },
+    #[error(
+        "position {position} has no statistics: a sequence of {length} ids has them at positions \
+         from 1 to its last"
+    )]
+    NoSuchPosition { position: usize, length: usize },
+    #[error("the call's time is over; give it a later deadline, or ask for less")]
+    DeadlinePassed,
     #[error("the sequence is empty, so nothing can follow from it; append at least one id first")]
     EmptySequence,
     #[error("sampling option {option} is {value}; {limit}")]

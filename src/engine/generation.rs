@@ -2,7 +2,6 @@
 
 use tokio::sync::mpsc;
 
-use super::message::Command;
 use super::session::Session;
 use super::{Cost, EngineError, FinishReason, TokenStats};
 use crate::text::TokenId;
@@ -73,6 +72,9 @@ impl Generated {
 #[derive(Debug)]
 pub struct Generation<'s> {
     session: &'s mut Session,
+    call: u64,
+    /// Position of the reply's first token.
+    start: usize,
     events: mpsc::UnboundedReceiver<Result<GenerationEvent, EngineError>>,
     received: usize,
     ended: bool,
@@ -81,9 +83,11 @@ pub struct Generation<'s> {
 impl<'s> Generation<'s> {
     pub(super) fn new(
         session: &'s mut Session,
+        call: u64,
+        start: usize,
         events: mpsc::UnboundedReceiver<Result<GenerationEvent, EngineError>>,
     ) -> Self {
-        Self { session, events, received: 0, ended: false }
+        Self { session, call, start, events, received: 0, ended: false }
     }
 
     /// The next event; nothing after `Finish` or an error. After an error the session ends with
@@ -139,14 +143,8 @@ impl<'s> Generation<'s> {
         Err(EngineError::Stopped { what: "the reply had already ended".to_owned() })
     }
 
-    /// Ends a reply that the engine refused: there is nothing to cancel.
-    pub(super) fn refused(mut self) {
-        self.ended = true;
-    }
-
-    fn send_cancel(&self) {
-        let id = self.session.id();
-        self.session.send(Command::Cancel { session: id, received: self.received });
+    fn send_cancel(&mut self) {
+        self.session.cancel(self.call, self.start + self.received);
     }
 }
 

@@ -1,14 +1,16 @@
-//! A hosted model: its decoder, its pages, and the forward pass over the rows of a sequence.
+//! A hosted model: its decoder, its pages and the prefix tree over them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::EngineError;
 use super::pages::PagePool;
-use super::sequence::{Sequence, Shortage};
-use super::statistics::{NotFinite, Softmax};
-use super::waste::{ForwardedTrie, Parent};
-use crate::model::{AdapterId, Batch, Decoder, HiddenAt, Row};
+use super::prefix::Prefix;
+use super::sequence::Sequence;
+use super::tree::PrefixTree;
+use super::waste::ForwardedPrefixes;
+use crate::device::{PAGE_POSITIONS, PageId};
+use crate::model::{AdapterId, Decoder, HiddenAt, ModelError};
 use crate::text::{TokenId, Tokenizer};
 
 /// The bytes that a token stands for in text, as stop strings see them.
@@ -50,13 +52,21 @@ pub struct ModelInfo {
     pub context_length: usize,
     /// Pages in the arena, for all sequences together.
     pub page_count: usize,
+    /// Bytes of one page.
+    pub page_bytes: usize,
+    #[serde(skip)]
+    pub adapters: Vec<AdapterId>,
 }
 
-/// Pages of a model at some moment.
+/// Pages of a model at some moment. What is neither free nor cached is held by calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct PageUse {
     pub free: usize,
+    /// Hold prefixes that no call in flight stands on; given up when their memory is wanted.
+    pub cached: usize,
     pub total: usize,
+    /// Pages with memory behind them, free or not.
+    pub resident: usize,
 }
 
 /// A hosted model as the engine's thread holds it.
@@ -64,22 +74,20 @@ pub(super) struct Model {
     pub(super) info: ModelInfo,
     pub(super) tokens: Arc<dyn TokenBytes>,
     pub(super) stop_ids: BTreeSet<TokenId>,
-    pub(super) adapters: Vec<AdapterId>,
     pub(super) pool: PagePool,
+    pub(super) tree: PrefixTree,
+    pub(super) decoder: Box<dyn Decoder>,
     /// Rows that went through a forward pass: the counter that the ledger is checked against.
     pub(super) forwarded_rows: u64,
-    pub(super) trie: Option<ForwardedTrie>,
-    decoder: Box<dyn Decoder>,
-    /// Logits `[rows, vocab]` of the last [`Model::logits`].
-    logits: Vec<f32>,
+    /// Partly filled pages that were copied.
+    pub(super) copied_pages: u64,
+    /// All prefixes ever forwarded, where the waste is measured.
+    pub(super) forwarded: Option<ForwardedPrefixes>,
 }
 
-/// Rows of one forward pass, by what they are counted as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Forwarded {
-    pub(super) appended: u64,
-    pub(super) generated: u64,
-}
+/// For each page, how many of the prefixes that left their pages are remembered. They take some
+/// eight thousand bytes a page, which has hundreds of thousands.
+const REMEMBERED_A_PAGE: usize = 8 * PAGE_POSITIONS;
 
 impl Model {
     /// Takes over a model, after checking what can be checked.
@@ -89,6 +97,8 @@ impl Model {
             vocab_size: decoder.vocab_size(),
             context_length: decoder.context_length(),
             page_count: decoder.page_count(),
+            page_bytes: decoder.page_bytes(),
+            adapters,
             name,
         };
         let bad = |what: String| EngineError::BadModel { model: info.name.clone(), what };
@@ -108,125 +118,136 @@ impl Model {
         Ok(Self {
             tokens,
             stop_ids: stop_ids.into_iter().collect(),
-            adapters,
             pool: PagePool::new(info.page_count),
-            forwarded_rows: 0,
-            trie: measure_waste.then(ForwardedTrie::default),
+            tree: PrefixTree::new(info.page_count.saturating_mul(REMEMBERED_A_PAGE)),
             decoder,
-            logits: Vec::new(),
+            forwarded_rows: 0,
+            copied_pages: 0,
+            forwarded: measure_waste.then(ForwardedPrefixes::default),
             info,
         })
     }
 
-    /// Refuses ids that the model does not have.
-    pub(super) fn check_ids(&self, ids: &[TokenId]) -> Result<(), EngineError> {
-        check_ids(&self.info, ids)
+    /// Pins what is computed of a sequence, up to its first `limit` ids.
+    pub(super) fn resume(
+        &mut self,
+        sequence: &mut Sequence,
+        adapter: Option<AdapterId>,
+        limit: usize,
+    ) {
+        let mut path = std::mem::take(&mut sequence.path);
+        let known = sequence.computed.min(limit);
+        let computed = self.tree.resume(adapter, &sequence.ids()[..limit], &mut path, known);
+        sequence.path = path;
+        sequence.reach(computed);
+        self.reclaim();
     }
 
-    /// Refuses a sequence of `needed` positions that the model cannot hold.
-    pub(super) fn check_length(&self, needed: usize) -> Result<(), EngineError> {
-        let limit = self.info.context_length;
-        if needed <= limit {
-            return Ok(());
-        }
-        Err(EngineError::ContextOverflow { model: self.info.name.clone(), needed, limit })
+    /// Brings a pinned sequence forward by what others have computed of it meanwhile, up to its
+    /// first `limit` ids.
+    pub(super) fn follow(
+        &mut self,
+        sequence: &mut Sequence,
+        adapter: Option<AdapterId>,
+        limit: usize,
+    ) {
+        let mut path = std::mem::take(&mut sequence.path);
+        let ids = &sequence.ids()[..limit];
+        let computed = self.tree.follow(adapter, ids, &mut path, sequence.computed);
+        sequence.path = path;
+        sequence.reach(computed);
+        self.reclaim();
     }
 
-    /// Runs the sequence's positions from the first that is not computed up to `end`.
-    pub(super) fn forward(
+    /// How many of a pinned sequence's first `limit` ids are computed, by whomever.
+    pub(super) fn reach(
+        &mut self,
+        sequence: &Sequence,
+        adapter: Option<AdapterId>,
+        limit: usize,
+    ) -> usize {
+        let ids = &sequence.ids()[..limit];
+        self.tree.reach(adapter, ids, &sequence.path, sequence.computed)
+    }
+
+    /// Unpins a sequence.
+    pub(super) fn release(&mut self, sequence: &Sequence, clock: u64) {
+        self.tree.release(&sequence.path, clock);
+        self.reclaim();
+    }
+
+    /// Puts rows that were forwarded into the tree: a pinned sequence's positions up to `end`, of
+    /// which those that its pages do not hold lie in `fresh`.
+    pub(super) fn place(
         &mut self,
         sequence: &mut Sequence,
         adapter: Option<AdapterId>,
         end: usize,
-    ) -> Result<Forwarded, EngineError> {
-        let begin = sequence.computed();
-        sequence
-            .make_room(end, &mut self.pool, self.decoder.as_mut())
-            .map_err(|shortage| self.exhausted(shortage))?;
-        let rows: Vec<Row> = (begin..end)
-            .map(|position| Row { slot: 0, position, token: sequence.ids()[position], adapter })
-            .collect();
-        let ran = self.decoder.forward(&Batch { rows: &rows, tables: &[sequence.pages()] });
-        let bad = match ran {
-            Ok(bad) => bad,
-            Err(error) => {
-                sequence.leave_room(&mut self.pool);
-                return Err(self.failed(error));
-            }
-        };
-        if let Some(row) = bad.first() {
-            sequence.leave_room(&mut self.pool);
-            let (model, position) = (self.info.name.clone(), begin + row);
-            return Err(EngineError::DamagedRow { model, position });
+        fresh: Vec<PageId>,
+        clock: u64,
+    ) {
+        let mut path = std::mem::take(&mut sequence.path);
+        let ids = sequence.ids();
+        let mut at = sequence.computed;
+        if !at.is_multiple_of(PAGE_POSITIONS)
+            && at < end
+            && let Some(last) = path.pop()
+        {
+            let next = end.min(at.next_multiple_of(PAGE_POSITIONS));
+            path.push(self.tree.extend(last, &ids[at..next], clock));
+            at = next;
         }
-        self.forwarded_rows += rows.len() as u64;
-        sequence.note_computed(end);
-        Ok(self.count(sequence, adapter, begin))
-    }
-
-    /// Counts the rows from `begin` to the last computed one.
-    fn count(
-        &mut self,
-        sequence: &mut Sequence,
-        adapter: Option<AdapterId>,
-        begin: usize,
-    ) -> Forwarded {
-        let mut counted = Forwarded::default();
-        for position in begin..sequence.computed() {
-            let generated = sequence.births()[position].generated;
-            counted.generated += u64::from(generated);
-            counted.appended += u64::from(!generated);
-            if let Some(trie) = &mut self.trie {
-                let parent = sequence.trail().last();
-                let parent = parent.map_or(Parent::Root(adapter), |&prefix| Parent::Prefix(prefix));
-                let prefix = trie.forwarded(parent, sequence.ids()[position], generated);
-                sequence.note_prefix(prefix);
-            }
+        let mut fresh = fresh.into_iter();
+        while at < end
+            && let Some(page) = fresh.next()
+        {
+            let next = end.min(at + PAGE_POSITIONS);
+            path.push(self.tree.insert(adapter, &path, &ids[at..next], page));
+            at = next;
         }
-        counted
+        fresh.for_each(|page| self.pool.give(page));
+        sequence.path = path;
+        sequence.reach(at);
+        self.reclaim();
     }
 
-    /// Computes the logits after each of the positions, which are computed.
-    pub(super) fn compute_logits(
-        &mut self,
-        sequence: &Sequence,
-        positions: std::ops::Range<usize>,
-    ) -> Result<(), EngineError> {
-        let wanted: Vec<HiddenAt> = positions.map(|at| sequence.hidden_at(at)).collect();
-        self.logits.clear();
-        // What the decoder leaves unwritten is found by the check of the softmax.
-        self.logits.resize(wanted.len() * self.info.vocab_size, f32::NAN);
-        let ran = self.decoder.logits(&wanted, &mut self.logits);
-        ran.map_err(|error| self.failed(error))
-    }
-
-    /// One row `[vocab]` of the logits computed last.
-    pub(super) fn logits(&self, row: usize) -> &[f32] {
-        let size = self.info.vocab_size;
-        &self.logits[row * size..(row + 1) * size]
-    }
-
-    /// The softmax of a row of the logits computed last, which follow `position`.
-    pub(super) fn softmax(&self, row: usize, position: usize) -> Result<Softmax, EngineError> {
-        let model = || self.info.name.clone();
-        Softmax::of(self.logits(row)).map_err(|NotFinite { token, value }| EngineError::NotFinite {
-            model: model(),
-            position,
-            token,
-            value,
-        })
-    }
-
-    fn exhausted(&self, shortage: Shortage) -> EngineError {
-        EngineError::PagesExhausted {
-            model: self.info.name.clone(),
-            needed: shortage.needed,
-            free: shortage.free,
-            total: self.pool.total(),
+    /// Gives the pages that the tree no longer needs back to the pool.
+    pub(super) fn reclaim(&mut self) {
+        while let Some(page) = self.tree.take_spare() {
+            self.pool.give(page);
         }
     }
 
-    fn failed(&self, error: crate::model::ModelError) -> EngineError {
+    /// The pages of a pinned sequence.
+    pub(super) fn table(&self, sequence: &Sequence) -> Vec<PageId> {
+        sequence.path.iter().map(|&node| self.tree.page(node)).collect()
+    }
+
+    /// Where the hidden row of a computed position of a pinned sequence is kept.
+    pub(super) fn hidden_at(&self, sequence: &Sequence, position: usize) -> HiddenAt {
+        let node = sequence.path[position / PAGE_POSITIONS];
+        HiddenAt { page: self.tree.page(node), offset: position % PAGE_POSITIONS }
+    }
+
+    /// The prefix of what is computed of a pinned sequence.
+    pub(super) fn prefix(&self, sequence: &Sequence, adapter: Option<AdapterId>) -> Prefix {
+        self.tree.prefix(adapter, &sequence.path, sequence.computed)
+    }
+
+    /// Gives up all prefixes that no call stands on.
+    pub(super) fn clear_cache(&mut self) {
+        while let Some(page) = self.tree.evict() {
+            self.pool.give(page);
+        }
+    }
+
+    pub(super) fn page_use(&self) -> PageUse {
+        let pool = &self.pool;
+        let cached = self.tree.unpinned();
+        PageUse { free: pool.free(), cached, total: pool.total(), resident: pool.resident() }
+    }
+
+    pub(super) fn failed(&self, error: &ModelError) -> EngineError {
         EngineError::Model { model: self.info.name.clone(), what: error.to_string() }
     }
 }

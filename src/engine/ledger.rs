@@ -4,20 +4,27 @@
 //! - `prompt`: a `generate` on a sequence of n ids conditions on n positions; a `score` of k ids
 //!   after n on n + k − 1 (nothing is conditioned on the last one). A call that ends before its
 //!   prompt is complete (cancelled, out of pages) counts the positions that it reached.
-//! - `computed`: rows of *appended* ids that this call forwarded to complete its prompt. The ids of
-//!   a `score` are appended for the length of the call.
-//! - `cached`: every other position of the prompt: those already in the session's pages, those
-//!   taken over from another session's pages, and generated ids that were not fed back until now
-//!   (they were paid for when they were drawn). So for each call `prompt = cached + computed`.
+//! - `fed back`: the first row of a *generated* id, counted in the call that forwards it: within the
+//!   reply itself, or, for the last token of a reply, as part of the next call's prompt.
+//! - `computed`: all other rows that this call forwarded: those of appended ids, and those of any
+//!   ids whose rows were lost. The ids of a `score` are appended for the length of the call.
+//! - `cached`: the positions of the prompt that the call did not have to compute: those found in
+//!   pages, and generated ids that were not fed back until now (they were paid for when they were
+//!   drawn).
+//! - `recomputed` ⊂ computed: rows whose prefix had been forwarded before, by cause. *Evicted*: its
+//!   page was wanted for something else. *Preempted*: this call had it in pages and lost it while it
+//!   was preempted. *In flight*: another row of the same pass is the same. *Hidden not kept*: keys
+//!   and values are there, but a log-probability needs the hidden row, and those are not kept.
+//! - So for each call `prompt + preempted = cached + computed`: without preemption,
+//!   `prompt = cached + computed`.
 //! - `generated`: tokens drawn, among them a stop id and the ones that a stop string cut off.
-//! - `fed back`: rows of *generated* ids, counted in the call that forwards them: within the reply
-//!   itself, or, for the last token of a reply, as part of the next call's prompt.
-//! - `recomputed` ⊂ computed, by evictions, preemptions and duplicates in flight: nothing does
-//!   these yet. `drafted`, `accepted`: by speculation, likewise.
+//! - `drafted`, `accepted`: by speculation; nothing drafts yet.
 //!
 //! So every row is counted once: the rows that the engine forwarded = computed + fed back +
 //! (drafted − accepted). [`LedgerSnapshot::check`] compares that with a counter kept at the
-//! forward call itself.
+//! forward call itself. Where the waste is measured, computed rows = the appended rows of the waste
+//! ratio. A row whose pass the decoder refused was not forwarded; one that gave numbers which are
+//! not finite was.
 
 use std::collections::BTreeMap;
 
@@ -57,6 +64,8 @@ pub struct ModelCounts {
     pub model: String,
     /// Rows that went through a forward pass, counted there.
     pub forwarded_rows: u64,
+    /// Partly filled pages that were copied since others hold what follows in them.
+    pub copied_pages: u64,
     /// Counted where [`EngineOptions::measure_waste`](super::EngineOptions::measure_waste) asks.
     pub waste: Option<Waste>,
 }
@@ -66,6 +75,9 @@ pub struct ModelCounts {
 pub struct LedgerSnapshot {
     pub rows: Vec<LedgerRow>,
     pub models: Vec<ModelCounts>,
+    /// Why the engine's log ended early, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_error: Option<String>,
 }
 
 impl LedgerSnapshot {
@@ -86,10 +98,11 @@ impl LedgerSnapshot {
         let unbalanced = |what| Err(EngineError::Unbalanced { what });
         for row in &self.rows {
             let cost = &row.cost;
-            if cost.prompt_tokens != cost.cached_tokens + cost.computed_tokens {
+            let conditioned = cost.prompt_tokens + cost.recomputed.preempted;
+            if conditioned != cost.cached_tokens + cost.computed_tokens {
                 return unbalanced(format!("prompt is not cached + computed in {row:?}"));
             }
-            if cost.recomputed_tokens > cost.computed_tokens
+            if cost.recomputed.total() > cost.computed_tokens
                 || cost.accepted_tokens > cost.drafted_tokens
             {
                 return unbalanced(format!("a part is more than its whole in {row:?}"));
@@ -160,12 +173,15 @@ fn adapter_number<S: serde::Serializer>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Recomputed;
 
     fn snapshot(cost: Cost, forwarded_rows: u64) -> LedgerSnapshot {
         let mut ledger = Ledger::default();
         ledger.post((0, Some(AdapterId(3)), Tag::new("ralu", 2)), cost);
-        let counts = ModelCounts { model: "m".into(), forwarded_rows, waste: None };
-        LedgerSnapshot { rows: ledger.rows(&["m"], []), models: vec![counts] }
+        let counts =
+            ModelCounts { model: "m".into(), forwarded_rows, copied_pages: 0, waste: None };
+        let models = vec![counts];
+        LedgerSnapshot { rows: ledger.rows(&["m"], []), models, log_error: None }
     }
 
     #[test]
@@ -182,8 +198,19 @@ mod tests {
         assert_eq!(snapshot(right, 8).check(), Ok(()));
         assert!(snapshot(right, 7).check().is_err());
         assert!(snapshot(Cost { cached_tokens: 5, ..right }, 8).check().is_err());
-        assert!(snapshot(Cost { recomputed_tokens: 5, ..right }, 8).check().is_err());
+        assert!(
+            snapshot(
+                Cost { recomputed: Recomputed { evicted: 5, ..Recomputed::default() }, ..right },
+                8
+            )
+            .check()
+            .is_err()
+        );
         assert!(snapshot(Cost { accepted_tokens: 3, ..right }, 6).check().is_err());
+        let recomputed = Recomputed { preempted: 1, ..Recomputed::default() };
+        let resumed = Cost { recomputed, computed_tokens: 5, ..right };
+        assert_eq!(snapshot(resumed, 9).check(), Ok(()));
+        assert!(snapshot(Cost { recomputed, ..right }, 8).check().is_err());
         let mut wasteful = snapshot(right, 8);
         wasteful.models[0].waste = Some(Waste { appended_rows: 5, distinct_rows: 4 });
         assert!(wasteful.check().is_err());

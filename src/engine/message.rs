@@ -2,73 +2,20 @@
 
 use tokio::sync::oneshot;
 
+use super::EngineError;
 use super::hosted::PageUse;
-use super::ledger::{LedgerSnapshot, Tag};
-use super::request::Events;
-use super::session::{Mark, Scored, SessionId};
-use super::{EngineError, Sampling};
-use crate::model::AdapterId;
-use crate::text::TokenId;
+use super::ledger::LedgerSnapshot;
+use super::request::Request;
 
 /// Where an answer goes.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, EngineError>>;
 
 /// A message to the engine's thread.
 pub(super) enum Command {
-    Open {
-        model: usize,
-        adapter: Option<AdapterId>,
-        answer: Answer<SessionId>,
-    },
-    Close {
-        session: SessionId,
-    },
-    Append {
-        session: SessionId,
-        ids: Vec<TokenId>,
-        answer: Answer<()>,
-    },
-    Generate {
-        session: SessionId,
-        sampling: Sampling,
-        tag: Tag,
-        events: Events,
-        answer: Answer<()>,
-    },
-    /// Ends a reply of which the caller has received so many tokens; the others are undone.
+    Call(Box<Arrived>),
+    /// The caller wants nothing more of a call. It may have ended by itself.
     Cancel {
-        session: SessionId,
-        received: usize,
-    },
-    Score {
-        session: SessionId,
-        ids: Vec<TokenId>,
-        top: usize,
-        tag: Tag,
-        answer: Answer<Scored>,
-    },
-    Mark {
-        session: SessionId,
-        /// The present end if not given.
-        position: Option<usize>,
-        answer: Answer<Mark>,
-    },
-    Rewind {
-        session: SessionId,
-        mark: Mark,
-        answer: Answer<usize>,
-    },
-    Fork {
-        session: SessionId,
-        answer: Answer<SessionId>,
-    },
-    Ids {
-        session: SessionId,
-        answer: Answer<Vec<TokenId>>,
-    },
-    Len {
-        session: SessionId,
-        answer: Answer<usize>,
+        call: u64,
     },
     Ledger {
         answer: Answer<LedgerSnapshot>,
@@ -77,7 +24,16 @@ pub(super) enum Command {
         model: usize,
         answer: Answer<PageUse>,
     },
+    ClearCache {
+        answer: Answer<()>,
+    },
     Check {
         answer: Answer<()>,
     },
+}
+
+/// A call as it arrives. Numbers rise with the time at which calls were made.
+pub(super) struct Arrived {
+    pub(super) number: u64,
+    pub(super) request: Request,
 }

@@ -3,27 +3,32 @@
 //! the ids of pages in `device`.
 //!
 //! - `session`, `generation`: the handles; `message`: what they say to the thread; `error`.
-//! - `worker`: the thread's state and its messages; `step`: one step of a call; `request`: calls
-//!   in flight.
-//! - `hosted`: a model with its pages and its forward pass; `sequence`: ids and page tables;
-//!   `pages`: the pool.
+//! - `worker`: the thread's state and its messages; `request`: calls in flight; `step`: one step of
+//!   all of them, whose rows `schedule` chooses; `log`: its decisions on paper, to run again.
+//! - `hosted`: a model; `tree`: what is computed, by prefix; `pages`, `memory`: where it lies;
+//!   `sequence`: ids and the way to what is computed of them.
 //! - `sampler` on `philox`, `statistics`, `stops`: from logits to tokens.
-//! - `ledger`, `waste`: what it cost, in exact counts.
+//! - `ledger`, `waste` on `prefix`: what it cost, in exact counts.
 
 mod error;
 mod generation;
 mod hosted;
 mod ledger;
+mod log;
+mod memory;
 mod message;
 mod pages;
 mod philox;
+mod prefix;
 mod request;
 mod sampler;
+mod schedule;
 mod sequence;
 mod session;
 mod statistics;
 mod step;
 mod stops;
+mod tree;
 mod waste;
 mod worker;
 
@@ -31,17 +36,24 @@ pub use error::EngineError;
 pub use generation::{Finish, Generated, GeneratedToken, Generation, GenerationEvent, Stop};
 pub use hosted::{Hosted, ModelInfo, PageUse, TokenBytes};
 pub use ledger::{LedgerRow, LedgerSnapshot, ModelCounts, Tag};
+pub use log::{ReplayError, Replayed, replay};
 pub use session::{Engine, Mark, Scored, Session};
 pub use waste::Waste;
 
 use crate::text::TokenId;
 
 /// How the engine works. The defaults are meant for everyday use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineOptions {
-    /// Most rows of a prompt that one step forwards: others wait no longer than that takes.
+    /// Most rows that one step forwards for a model, those of replies and of prompts together.
+    pub step_rows: usize,
+    /// Most rows of prompts among them: replies in the making wait no longer than these take.
     pub prefill_rows: usize,
-    /// Keeps a trie of all forwarded prefixes, for the waste ratio. It grows with every distinct
+    /// Most calls of a model that take part in steps at a time; others wait in their order.
+    pub max_sequences: usize,
+    /// Bytes that the pages of all models may take together. None: each model may fill its arena.
+    pub page_memory: Option<u64>,
+    /// Keeps a set of all forwarded prefixes, for the waste ratio. It grows with every distinct
     /// token, so it is for measurements, not for servers.
     pub measure_waste: bool,
     /// Counts all pages and checks the ledger after every step; a mistake stops the engine. Slow.
@@ -50,25 +62,58 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { prefill_rows: 128, measure_waste: false, check_every_step: false }
+        Self {
+            step_rows: 256,
+            prefill_rows: 128,
+            max_sequences: 64,
+            page_memory: None,
+            measure_waste: false,
+            check_every_step: false,
+        }
     }
 }
 
 impl EngineOptions {
     fn check(&self) -> Result<(), EngineError> {
-        if self.prefill_rows > 0 {
-            return Ok(());
+        let least = [
+            ("step_rows", self.step_rows),
+            ("prefill_rows", self.prefill_rows),
+            ("max_sequences", self.max_sequences),
+        ];
+        match least.into_iter().find(|&(_, value)| value == 0) {
+            None => Ok(()),
+            Some((option, value)) => Err(EngineError::BadOption {
+                option,
+                value: value.to_string(),
+                limit: "it must be at least 1",
+            }),
         }
-        Err(EngineError::BadOption {
-            option: "prefill_rows",
-            value: self.prefill_rows.to_string(),
-            limit: "it must be at least 1",
-        })
+    }
+}
+
+/// On whose account a call goes, and how long it may take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    pub tag: Tag,
+    /// A reply that is not complete by then ends with what it has; a score with an error. Looked
+    /// at between steps.
+    pub deadline: Option<std::time::Instant>,
+}
+
+impl From<Tag> for Call {
+    fn from(tag: Tag) -> Self {
+        Self { tag, deadline: None }
+    }
+}
+
+impl From<&Tag> for Call {
+    fn from(tag: &Tag) -> Self {
+        tag.clone().into()
     }
 }
 
 /// How the next tokens are drawn. Penalties count tokens of the current reply only.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Sampling {
     /// 0 is greedy.
     pub temperature: f32,
@@ -137,19 +182,21 @@ pub enum FinishReason {
     StopString,
     MaxTokens,
     ContextFull,
+    Deadline,
     Cancelled,
 }
 
 /// What a call, a turn or a dialogue cost (the ledger's columns; equations in ARCHITECTURE.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Cost {
-    /// Length of what each call conditioned on, summed over calls. `prompt = cached + computed`.
+    /// Length of what each call conditioned on, summed over calls. `prompt = cached + computed`, but
+    /// for rows that a preempted call computed again.
     pub prompt_tokens: u64,
     pub cached_tokens: u64,
-    /// Appended rows that went through a forward pass.
+    /// Rows that went through a forward pass, those of generated tokens' first time left out.
     pub computed_tokens: u64,
-    /// Part of `computed` that had been computed before (evicted, preempted, duplicate in flight).
-    pub recomputed_tokens: u64,
+    /// Part of `computed` that had been computed before.
+    pub recomputed: Recomputed,
     /// Tokens that the model generated, a stop id and those cut off by a stop string included.
     pub generated_tokens: u64,
     /// Generated tokens whose rows went through a forward pass (the last one of a reply does so
@@ -163,12 +210,40 @@ pub struct Cost {
     pub seconds: f64,
 }
 
+/// Rows that were computed although they had been before, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Recomputed {
+    /// The page was wanted for something else meanwhile.
+    pub evicted: u64,
+    /// The call itself gave up its place to an older one and came back.
+    pub preempted: u64,
+    /// Another row of the same pass is the same.
+    pub in_flight: u64,
+    /// Keys and values were there; a log-probability needed the hidden row, and those are not kept.
+    pub hidden_not_kept: u64,
+}
+
+impl Recomputed {
+    pub fn total(&self) -> u64 {
+        self.evicted + self.preempted + self.in_flight + self.hidden_not_kept
+    }
+}
+
+impl std::ops::AddAssign for Recomputed {
+    fn add_assign(&mut self, other: Self) {
+        self.evicted += other.evicted;
+        self.preempted += other.preempted;
+        self.in_flight += other.in_flight;
+        self.hidden_not_kept += other.hidden_not_kept;
+    }
+}
+
 impl std::ops::AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
         self.prompt_tokens += other.prompt_tokens;
         self.cached_tokens += other.cached_tokens;
         self.computed_tokens += other.computed_tokens;
-        self.recomputed_tokens += other.recomputed_tokens;
+        self.recomputed += other.recomputed;
         self.generated_tokens += other.generated_tokens;
         self.fed_back_tokens += other.fed_back_tokens;
         self.drafted_tokens += other.drafted_tokens;

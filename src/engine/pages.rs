@@ -1,78 +1,100 @@
-//! The pool of pages of one model: which are free, and how many sequences hold each of the others.
+//! The pages of one model: which are free, and which of the free ones have memory behind them.
 
 use crate::device::PageId;
 
-/// Reference counts of a decoder's preallocated pages.
+/// Which pages of a decoder's arena are free.
+///
+/// A free page is *warm* when it was written before, so that memory is behind it, and *cold* when
+/// it has none: never written, or given back to the system.
 #[derive(Debug)]
 pub(super) struct PagePool {
-    /// Per page: how many page tables name it; 0 is free.
-    holders: Vec<u32>,
-    /// Free pages; the next to be taken is last.
-    free: Vec<PageId>,
+    warm: Vec<PageId>,
+    /// Given back to the system.
+    cold: Vec<PageId>,
+    /// Pages from here on were never taken.
+    untouched: u32,
+    total: u32,
+    /// Per page: whether it is free.
+    free: Vec<bool>,
 }
 
 impl PagePool {
-    /// A pool of `count` free pages.
+    /// A pool of `count` free pages without memory.
     pub(super) fn new(count: usize) -> Self {
-        Self { holders: vec![0; count], free: (0..count as u32).rev().map(PageId).collect() }
+        let total = count as u32;
+        Self { warm: vec![], cold: vec![], untouched: 0, total, free: vec![true; count] }
     }
 
     pub(super) fn free(&self) -> usize {
-        self.free.len()
+        self.warm.len() + self.cold()
     }
 
     pub(super) fn total(&self) -> usize {
-        self.holders.len()
+        self.total as usize
     }
 
-    /// Takes a free page for one holder.
-    pub(super) fn take(&mut self) -> Option<PageId> {
-        let page = self.free.pop()?;
-        self.holders[page.0 as usize] = 1;
+    /// Free pages without memory.
+    pub(super) fn cold(&self) -> usize {
+        self.cold.len() + (self.total - self.untouched) as usize
+    }
+
+    /// Pages with memory behind them, free or not.
+    pub(super) fn resident(&self) -> usize {
+        self.total() - self.cold()
+    }
+
+    /// Takes a free page that has memory.
+    pub(super) fn take_warm(&mut self) -> Option<PageId> {
+        let page = self.warm.pop()?;
+        self.free[page.index()] = false;
         Some(page)
     }
 
-    /// Adds a holder to a page that is held.
-    pub(super) fn share(&mut self, page: PageId) {
-        let holders = &mut self.holders[page.0 as usize];
-        assert!(*holders > 0, "page {} was shared while free", page.0);
-        *holders += 1;
+    /// Takes a free page that has none yet.
+    pub(super) fn take_cold(&mut self) -> Option<PageId> {
+        let page = match self.cold.pop() {
+            Some(page) => page,
+            None if self.untouched < self.total => {
+                self.untouched += 1;
+                PageId(self.untouched - 1)
+            }
+            None => return None,
+        };
+        self.free[page.index()] = false;
+        Some(page)
     }
 
-    /// Takes away a holder; the last one frees the page.
-    pub(super) fn release(&mut self, page: PageId) {
-        let holders = &mut self.holders[page.0 as usize];
-        assert!(*holders > 0, "page {} was released while free", page.0);
-        *holders -= 1;
-        if *holders == 0 {
-            self.free.push(page);
-        }
+    /// Frees a page; it stays warm.
+    pub(super) fn give(&mut self, page: PageId) {
+        let free = &mut self.free[page.index()];
+        assert!(!*free, "page {} was freed twice", page.0);
+        *free = true;
+        self.warm.push(page);
     }
 
-    /// True when another sequence holds the page too, so that it must not be written.
-    pub(super) fn is_shared(&self, page: PageId) -> bool {
-        self.holders[page.0 as usize] > 1
+    /// Makes a warm free page cold; its memory is the caller's to give back.
+    pub(super) fn cool(&mut self) -> Option<PageId> {
+        let page = self.warm.pop()?;
+        self.cold.push(page);
+        Some(page)
     }
 
-    /// Compares the counts with `tables`, all page tables that there are.
-    pub(super) fn check<'a>(
-        &self,
-        tables: impl IntoIterator<Item = &'a [PageId]>,
-    ) -> Result<(), String> {
-        let mut counted = vec![0u32; self.holders.len()];
-        for page in tables.into_iter().flatten() {
-            counted[page.0 as usize] += 1;
-        }
-        for (page, (&held, &counted)) in self.holders.iter().zip(&counted).enumerate() {
-            if held != counted {
-                return Err(format!("page {page} is held {held} times and named {counted} times"));
+    /// Checks that all pages are free but `held`, each named once.
+    pub(super) fn check(&self, held: impl IntoIterator<Item = PageId>) -> Result<(), String> {
+        let mut seen = vec![false; self.free.len()];
+        for page in held {
+            if std::mem::replace(&mut seen[page.index()], true) {
+                return Err(format!("page {} is named twice", page.0));
+            }
+            if self.free[page.index()] {
+                return Err(format!("page {} is named and free", page.0));
             }
         }
-        let unheld = counted.iter().filter(|&&count| count == 0).count();
-        if unheld != self.free.len() || self.free.iter().any(|page| counted[page.0 as usize] > 0) {
-            return Err(format!("{unheld} pages are unheld and {} are free", self.free.len()));
+        let lost = (0..seen.len()).find(|&page| !seen[page] && !self.free[page]);
+        match lost {
+            Some(page) => Err(format!("page {page} is neither named nor free")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -81,28 +103,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_holder_frees() {
+    fn memory_is_used_again_before_more_is_taken() {
         let mut pool = PagePool::new(2);
-        let first = pool.take().unwrap();
-        let second = pool.take().unwrap();
-        assert_eq!((first, second), (PageId(0), PageId(1)));
-        assert_eq!(pool.take(), None);
-        pool.share(first);
-        assert!(pool.is_shared(first) && !pool.is_shared(second));
-        pool.release(first);
-        assert_eq!(pool.free(), 0);
-        pool.release(first);
-        assert_eq!(pool.take(), Some(first));
+        assert_eq!((pool.free(), pool.resident(), pool.take_warm()), (2, 0, None));
+        let first = pool.take_cold().unwrap();
+        pool.give(first);
+        assert_eq!((pool.free(), pool.resident()), (2, 1));
+        assert_eq!(pool.take_warm(), Some(first));
+        assert_eq!(pool.take_cold(), Some(PageId(1)));
+        assert_eq!((pool.take_warm(), pool.take_cold(), pool.free()), (None, None, 0));
+        pool.give(first);
+        assert_eq!(pool.cool(), Some(first));
+        assert_eq!((pool.cool(), pool.cold(), pool.resident()), (None, 1, 1));
+        assert_eq!(pool.take_cold(), Some(first));
     }
 
     #[test]
     fn the_check_finds_what_is_wrong() {
         let mut pool = PagePool::new(3);
-        let page = pool.take().unwrap();
-        let none: [&[PageId]; 0] = [];
-        assert!(pool.check([[page].as_slice()]).is_ok());
-        assert!(pool.check(none).is_err(), "a page nobody names");
-        assert!(pool.check([[page].as_slice(), &[page]]).is_err(), "a page named twice");
-        assert!(pool.check([[page, PageId(2)].as_slice()]).is_err(), "a free page named");
+        let page = pool.take_cold().unwrap();
+        assert!(pool.check([page]).is_ok());
+        assert!(pool.check([]).is_err(), "a page nobody names");
+        assert!(pool.check([page, page]).is_err(), "a page named twice");
+        assert!(pool.check([page, PageId(2)]).is_err(), "a free page named");
     }
 }

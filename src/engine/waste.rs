@@ -1,31 +1,18 @@
-//! Counts wasted work: appended rows that were forwarded although the same prefix had been.
+//! Counts wasted work: rows that were forwarded although the same prefix had been.
 //!
-//! A trie holds each prefix that went through a forward pass, per adapter. *Waste ratio* =
-//! appended rows forwarded / distinct nodes among them that had not been generated (and fed back)
-//! there before: the rows of a perfect prefix cache. It is 1.00 when no prefix was forwarded
-//! twice. The trie grows with every distinct token, so it is kept only when asked for.
+//! *Waste ratio* = rows forwarded / distinct prefixes among them that had not been forwarded there
+//! before, generated tokens that are fed back for the first time left out of both: the rows of a
+//! perfect prefix cache are in the denominator. It is 1.00 when no prefix was forwarded twice. The
+//! set of prefixes grows with every distinct token, so it is kept only when asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashSet, VecDeque};
 
-use crate::model::AdapterId;
-use crate::text::TokenId;
+use super::prefix::Prefix;
 
-/// A prefix that went through a forward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct PrefixId(u32);
-
-/// What a prefix hangs from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Parent {
-    /// The empty prefix of a model with or without an adapter.
-    Root(Option<AdapterId>),
-    Prefix(PrefixId),
-}
-
-/// The trie of forwarded prefixes of one model.
+/// The prefixes that went through a forward pass of one model.
 #[derive(Debug, Default)]
-pub(super) struct ForwardedTrie {
-    nodes: HashMap<(Parent, TokenId), PrefixId>,
+pub(super) struct ForwardedPrefixes {
+    seen: HashSet<Prefix>,
     counted: Waste,
 }
 
@@ -44,21 +31,14 @@ impl Waste {
     }
 }
 
-impl ForwardedTrie {
-    /// Counts the row of `token` after the prefix `parent`.
-    pub(super) fn forwarded(
-        &mut self,
-        parent: Parent,
-        token: TokenId,
-        generated: bool,
-    ) -> PrefixId {
-        let next = PrefixId(self.nodes.len() as u32);
-        let node = *self.nodes.entry((parent, token)).or_insert(next);
-        if !generated {
+impl ForwardedPrefixes {
+    /// Counts a row; `fed_back` says that it is a generated token's first.
+    pub(super) fn forwarded(&mut self, prefix: Prefix, fed_back: bool) {
+        let new = self.seen.insert(prefix);
+        if !fed_back {
             self.counted.appended_rows += 1;
-            self.counted.distinct_rows += u64::from(node == next);
+            self.counted.distinct_rows += u64::from(new);
         }
-        node
     }
 
     pub(super) fn counted(&self) -> Waste {
@@ -66,33 +46,77 @@ impl ForwardedTrie {
     }
 }
 
+/// Prefixes whose keys and values were given up: what is computed of them again is counted by
+/// cause. Only the latest are remembered.
+#[derive(Debug)]
+pub(super) struct GivenUp {
+    prefixes: HashSet<Prefix>,
+    order: VecDeque<Prefix>,
+    limit: usize,
+}
+
+impl GivenUp {
+    /// Remembers at most `limit` prefixes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { prefixes: HashSet::new(), order: VecDeque::new(), limit }
+    }
+
+    pub(super) fn add(&mut self, prefix: Prefix) {
+        if !self.prefixes.insert(prefix) {
+            return;
+        }
+        self.order.push_back(prefix);
+        if self.order.len() > self.limit
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.prefixes.remove(&oldest);
+        }
+    }
+
+    pub(super) fn contains(&self, prefix: Prefix) -> bool {
+        self.prefixes.contains(&prefix)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::AdapterId;
+    use crate::text::TokenId;
 
     #[test]
     fn a_prefix_counts_once() {
-        let mut trie = ForwardedTrie::default();
-        let root = Parent::Root(None);
-        let a = trie.forwarded(root, TokenId(1), false);
-        let b = trie.forwarded(Parent::Prefix(a), TokenId(1), false);
-        assert_ne!(a, b);
-        assert_eq!(trie.counted().ratio(), Some(1.0));
-        assert_eq!(trie.forwarded(root, TokenId(1), false), a);
-        assert_eq!(trie.counted(), Waste { appended_rows: 3, distinct_rows: 2 });
+        let mut forwarded = ForwardedPrefixes::default();
+        let root = Prefix::empty(None);
+        let a = root.then(TokenId(1));
+        forwarded.forwarded(a, false);
+        forwarded.forwarded(a.then(TokenId(1)), false);
+        assert_eq!(forwarded.counted().ratio(), Some(1.0));
+        forwarded.forwarded(a, false);
+        assert_eq!(forwarded.counted(), Waste { appended_rows: 3, distinct_rows: 2 });
         // Another adapter's keys and values are its own.
-        assert_ne!(trie.forwarded(Parent::Root(Some(AdapterId(0))), TokenId(1), false), a);
-        assert_eq!(trie.counted(), Waste { appended_rows: 4, distinct_rows: 3 });
+        forwarded.forwarded(Prefix::empty(Some(AdapterId(0))).then(TokenId(1)), false);
+        assert_eq!(forwarded.counted(), Waste { appended_rows: 4, distinct_rows: 3 });
     }
 
     #[test]
-    fn generated_rows_are_in_neither_count() {
-        let mut trie = ForwardedTrie::default();
-        let root = Parent::Root(None);
-        trie.forwarded(root, TokenId(7), true);
-        assert_eq!(trie.counted().ratio(), None);
+    fn rows_fed_back_are_in_neither_count() {
+        let mut forwarded = ForwardedPrefixes::default();
+        let prefix = Prefix::empty(None).then(TokenId(7));
+        forwarded.forwarded(prefix, true);
+        assert_eq!(forwarded.counted().ratio(), None);
         // Appended where it had been generated: a row that a cache would have spared.
-        trie.forwarded(root, TokenId(7), false);
-        assert_eq!(trie.counted(), Waste { appended_rows: 1, distinct_rows: 0 });
+        forwarded.forwarded(prefix, false);
+        assert_eq!(forwarded.counted(), Waste { appended_rows: 1, distinct_rows: 0 });
+    }
+
+    #[test]
+    fn only_the_latest_losses_are_remembered() {
+        let mut given_up = GivenUp::new(2);
+        let [a, b, c] = [1, 2, 3].map(|id| Prefix::empty(None).then(TokenId(id)));
+        for prefix in [a, b, a, c] {
+            given_up.add(prefix);
+        }
+        assert!(!given_up.contains(a) && given_up.contains(b) && given_up.contains(c));
     }
 }

@@ -92,7 +92,7 @@ impl Talk {
         }
     }
 
-    /// A reply that the end of the context cut, or that was cancelled, is no reply.
+    /// A reply that the end of the context or a deadline cut, or that was cancelled, is no reply.
     fn whole(&self, reply: &Reply) -> Result<(), LlmError> {
         match reply.finish {
             FinishReason::ContextFull => Err(LlmError::ContextFull {
@@ -102,6 +102,9 @@ impl Talk {
             }),
             FinishReason::Cancelled => {
                 Err(LlmError::Engine { what: "the reply was cancelled".to_owned() })
+            }
+            FinishReason::Deadline => {
+                Err(LlmError::Engine { what: "the reply's time was over".to_owned() })
             }
             FinishReason::StopId | FinishReason::StopString | FinishReason::MaxTokens => Ok(()),
         }
