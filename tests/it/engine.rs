@@ -2,6 +2,8 @@
 
 mod books;
 pub(crate) mod fake;
+mod invariance;
+mod many;
 mod properties;
 mod real;
 mod refusals;

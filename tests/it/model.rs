@@ -4,7 +4,7 @@
 mod invariance;
 mod oracle;
 mod refusals;
-mod tiny;
+pub(crate) mod tiny;
 
 use crate::support;
 use std::path::{Path, PathBuf};

@@ -81,17 +81,22 @@ fn a_dialogue_with_rewinds_computes_nothing_twice() {
 }
 
 #[test]
-fn waste_is_seen() {
+fn waste_is_seen_and_named() {
     block_on(async {
         let engine = Fake::default().engine(measured());
-        for (times, ratio) in [(1, 1.0), (2, 2.0), (3, 3.0)] {
+        for (times, appended, evicted) in [(1, 5, 0), (2, 5, 0), (3, 10, 5)] {
+            if times == 3 {
+                engine.clear_cache().await.unwrap();
+            }
             let mut session = engine.open(MODEL, None).await.unwrap();
             session.append(&ids("hello")).await.unwrap();
             reply(&mut session, 3, &Tag::default()).await;
-            // Closed, its pages are gone, and the next one begins anew.
             drop(session);
-            let waste = engine.ledger().await.unwrap().models[0].waste.unwrap();
-            assert_eq!((waste.ratio(), waste.appended_rows), (Some(ratio), times * 5));
+            let ledger = engine.ledger().await.unwrap();
+            let waste = ledger.models[0].waste.unwrap();
+            assert_eq!((waste.appended_rows, waste.distinct_rows), (appended, 5), "{times}");
+            assert_eq!(ledger.total().recomputed.evicted, evicted);
+            assert_eq!(ledger.total().recomputed.total(), evicted);
         }
     });
 }

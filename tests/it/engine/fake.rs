@@ -35,8 +35,8 @@ pub fn ids(text: &str) -> Vec<TokenId> {
 /// What went through the decoder.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// Each forward pass: its first position and its rows.
-    pub passes: Vec<(usize, usize)>,
+    /// Each forward pass: of every sequence in it the first position and how many rows.
+    pub passes: Vec<Vec<(usize, usize)>>,
     /// Each row: its token, and the hash of its whole prefix.
     pub rows: Vec<(TokenId, u64)>,
     pub logits_rows: usize,
@@ -52,6 +52,9 @@ pub struct Fake {
     pub panic_on: Option<TokenId>,
     pub refuse: Option<TokenId>,
     pub not_a_number_after: Option<TokenId>,
+    /// A row of this token is damaged.
+    pub damaged: Option<TokenId>,
+    pub keeps_hidden: bool,
     /// A forward pass waits for one of these, as long as there is a sender.
     pub gate: Option<Receiver<()>>,
     /// Told before each forward pass.
@@ -66,6 +69,8 @@ pub struct Fake {
 struct Running {
     fake: Fake,
     cells: Vec<Cell>,
+    /// Cells of the last pass.
+    last: Vec<usize>,
 }
 
 /// One position of a page.
@@ -86,6 +91,8 @@ impl Default for Fake {
             panic_on: None,
             refuse: None,
             not_a_number_after: None,
+            damaged: None,
+            keeps_hidden: true,
             gate: None,
             at_the_gate: None,
             gone: None,
@@ -129,7 +136,7 @@ impl Running {
             token: TokenId(0),
         };
         let cells = (0..fake.page_count * PAGE_POSITIONS).map(rubbish).collect();
-        Self { fake, cells }
+        Self { fake, cells, last: Vec::new() }
     }
 
     fn place(table: &[PageId], position: usize) -> usize {
@@ -165,7 +172,7 @@ impl Decoder for Running {
     }
 
     fn keeps_hidden(&self) -> bool {
-        true
+        self.fake.keeps_hidden
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError> {
@@ -175,7 +182,9 @@ impl Decoder for Running {
         if let Some(gate) = &self.fake.gate {
             let _ = gate.recv();
         }
-        self.fake.record.lock().unwrap().passes.push((batch.rows[0].position, batch.rows.len()));
+        self.fake.record.lock().unwrap().passes.push(runs(batch));
+        self.last.clear();
+        let mut bad: Vec<usize> = Vec::new();
         for (index, row) in batch.rows.iter().enumerate() {
             assert_ne!(
                 self.fake.panic_on,
@@ -194,16 +203,23 @@ impl Decoder for Running {
             let keys = (0..=row.position).map(|at| self.cells[Self::place(table, at)].key);
             let hidden = keys.fold(1, |state, key| mix(state ^ key));
             self.cells[place].hidden = hidden;
+            self.last.push(place);
+            let behind = |bad: &usize| batch.rows[*bad].slot == row.slot;
+            if self.fake.damaged == Some(row.token) || bad.iter().any(behind) {
+                bad.push(index);
+            }
             self.fake.record.lock().unwrap().rows.push((row.token, hidden));
         }
-        Ok(Vec::new())
+        Ok(bad)
     }
 
     fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError> {
         assert_eq!(out.len(), wanted.len() * VOCAB);
         self.fake.record.lock().unwrap().logits_rows += wanted.len();
         for (at, row) in wanted.iter().zip(out.chunks_mut(VOCAB)) {
-            let cell = self.cells[at.page.0 as usize * PAGE_POSITIONS + at.offset];
+            let place = at.page.0 as usize * PAGE_POSITIONS + at.offset;
+            assert!(self.fake.keeps_hidden || self.last.contains(&place), "a row long gone");
+            let cell = self.cells[place];
             for (id, logit) in row.iter_mut().enumerate() {
                 *logit = self.logit(&cell, id);
             }
@@ -222,6 +238,19 @@ impl Decoder for Running {
     fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         (0..count).for_each(work);
     }
+}
+
+/// Of every sequence in a batch the first position and how many rows.
+fn runs(batch: &Batch<'_>) -> Vec<(usize, usize)> {
+    let mut runs = vec![(0, 0); batch.tables.len()];
+    for row in batch.rows {
+        let (first, rows) = &mut runs[row.slot];
+        if *rows == 0 {
+            *first = row.position;
+        }
+        *rows += 1;
+    }
+    runs
 }
 
 /// splitmix64's finaliser.

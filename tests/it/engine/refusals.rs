@@ -137,7 +137,7 @@ fn pages_run_out_for_one_and_not_for_the_others() {
         small.append(&ids("abc")).await.unwrap();
         small.score(&ids("d"), 0, &tag()).await.unwrap();
         let mut large = engine.open(MODEL, None).await.unwrap();
-        large.append(&[TokenId(1); 49]).await.unwrap();
+        large.append(&[TokenId(1); 65]).await.unwrap();
         let exhausted = |needed, free| EngineError::PagesExhausted {
             model: MODEL.into(),
             needed,
@@ -146,10 +146,9 @@ fn pages_run_out_for_one_and_not_for_the_others() {
         };
         let reply = large.generate(&Sampling::default(), &tag()).await.unwrap();
         let error = reply.collect().await.unwrap_err();
-        assert_eq!(error, exhausted(4, 3));
-        assert!(error.to_string().contains("close or rewind sessions"), "{error}");
-        assert_eq!(large.len().await, Ok(49));
-        assert_eq!(engine.pages(MODEL).await.unwrap().free, 3, "all or nothing");
+        assert_eq!(error, exhausted(5, 4), "what others left can be had");
+        assert!(error.to_string().contains("shorten the sequence"), "{error}");
+        assert_eq!(large.len().await, Ok(65));
         // A reply that runs into the limit keeps what it has said.
         drop(large);
         let mut growing = engine.open(MODEL, None).await.unwrap();
@@ -166,8 +165,8 @@ fn pages_run_out_for_one_and_not_for_the_others() {
         assert_eq!(error, exhausted(1, 0));
         assert!(reply.next().await.is_none());
         drop(reply);
-        assert_eq!(received, 9, "the ninth is drawn after position 47 and finds no page");
-        assert_eq!(growing.len().await, Ok(49));
+        assert_eq!(received, 25, "the last is drawn after position 63 and finds no page");
+        assert_eq!(growing.len().await, Ok(65));
         let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
         let reply = small.generate(&sampling, &tag()).await.unwrap().collect().await.unwrap();
         assert_eq!(reply.tokens.len(), 10, "the other goes on");
@@ -247,15 +246,23 @@ fn a_decoder_that_refuses_a_batch() {
             assert!(matches!(error, EngineError::Model { .. }), "{error}");
             assert!(error.to_string().contains("row 4"), "{error}");
         }
-        assert_eq!(engine.pages(MODEL).await.unwrap().free, 6, "two pages hold twenty positions");
+        let pages = engine.pages(MODEL).await.unwrap();
+        assert_eq!((pages.free, pages.cached), (6, 2), "two pages hold twenty positions");
         let cost = engine.ledger().await.unwrap().total();
         assert_eq!((cost.prompt_tokens, cost.cached_tokens, cost.computed_tokens), (60, 40, 20));
         engine.check().await.unwrap();
-        // Without the token it runs.
-        session.rewind(session.mark().await.unwrap()).await.unwrap();
-        let fork = session.fork().await.unwrap();
-        drop(session);
-        drop(fork);
+        // Without the token it runs, also beside one that has it.
+        let mut other = session.fork().await.unwrap();
+        let short = session.mark_at(20).await.unwrap();
+        other.rewind(short).await.unwrap();
+        let sampling = Sampling { bias: vec![(TokenId(7), -100.0)], ..Sampling::default() };
+        let sampling = Sampling { max_tokens: 5, ..sampling };
+        let refused = session.generate(&sampling, &tag()).await.unwrap();
+        let good = other.generate(&sampling, &tag()).await.unwrap();
+        let (refused, good) = tokio::join!(refused.collect(), good.collect());
+        assert!(matches!(refused, Err(EngineError::Model { .. })));
+        assert_eq!(good.unwrap().tokens.len(), 5);
+        engine.clear_cache().await.unwrap();
         assert_eq!(engine.pages(MODEL).await.unwrap().free, 8);
     });
 }

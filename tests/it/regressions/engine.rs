@@ -41,14 +41,20 @@ fn log_probabilities_of_a_warm_prefix() {
         assert_eq!((cold.cost.cached_tokens, cold.cost.computed_tokens), (0, 69));
         let warm = asked.score(&continuation, 3, &tag()).await.unwrap();
         assert_eq!(warm.tokens, cold.tokens);
-        assert_eq!((warm.cost.cached_tokens, warm.cost.computed_tokens), (40, 29));
-        // Warm to the last position: nothing at all is forwarded.
-        let mut whole = asked.fork().await.unwrap();
-        whole.append(&continuation).await.unwrap();
-        draw(&mut whole, &Sampling { max_tokens: 1, ..Sampling::default() }).await;
+        assert_eq!((warm.cost.cached_tokens, warm.cost.computed_tokens), (69, 0));
+        // Warm to some position, and by a session that never saw the continuation.
+        engine.clear_cache().await.unwrap();
+        let mut other = session(&engine, &prompt(40)).await;
+        draw(&mut other, &Sampling { max_tokens: 1, ..Sampling::default() }).await;
         let warm = asked.score(&continuation, 3, &tag()).await.unwrap();
         assert_eq!(warm.tokens, cold.tokens);
-        assert_eq!((warm.cost.cached_tokens, warm.cost.computed_tokens), (69, 0));
+        assert_eq!((warm.cost.cached_tokens, warm.cost.computed_tokens), (40, 29));
+        // Of ids that are in the session itself.
+        asked.append(&continuation).await.unwrap();
+        let own = asked.statistics(40, 3, &tag()).await.unwrap();
+        assert_eq!(own.tokens, cold.tokens);
+        assert_eq!((own.cost.cached_tokens, own.cost.computed_tokens), (69, 0));
+        assert_eq!(asked.statistics(1, 3, &tag()).await.unwrap().tokens[39..], cold.tokens);
     });
 }
 
