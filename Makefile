@@ -10,14 +10,15 @@ CARGO    ?= cargo
 MODEL    ?= smollm2-135m-instruct
 QUESTION ?= prompts/demo/question.txt
 
-.PHONY: help demo test model lint deny bench clean
+.PHONY: help demo test model lint deny bench soak clean
 
 help:
 	@echo "make demo   build, fetch the default model (98 MB, once), run RaLU on a bundled question"
 	@echo "make test   build, fetch the default model (98 MB, once), run every test"
 	@echo "make lint   formatting and clippy, warnings as errors"
 	@echo "make deny   licences, bans and sources of dependencies (needs cargo-deny)"
-	@echo "make bench  speed beside llama.cpp and the cost of RaLU; writes benches/results/"
+	@echo "make bench  speed beside llama.cpp and what corrections cost; writes benches/results/"
+	@echo "make soak   an hour of random requests on a small pool: memory must stay flat"
 
 demo:
 	@echo "==> building unsay (release; the first time takes some minutes, into ./target)"
@@ -48,7 +49,14 @@ deny:
 
 bench:
 	$(CARGO) bench --locked --bench peer
+	$(CARGO) bench --locked --bench batch
+	$(CARGO) bench --locked --bench rewind
+	$(CARGO) bench --locked --bench waste
 	$(CARGO) bench --locked --bench ralu
+
+# An hour; UNSAY_SOAK_SECONDS sets another time.
+soak:
+	$(CARGO) bench --locked --bench soak
 
 clean:
 	$(CARGO) clean

@@ -1,26 +1,31 @@
 """The peer of the speed benches: llama.cpp (the prebuilt `xllamacpp` wheel) on the same file.
 
+    python peer.py MODEL THREADS SLOTS CONTEXT
+
 Reads one JSON object a line from standard input and answers with one a line:
-    {"prompt": [ids], "predict": n}  ->  {"prefill_tokens", "prefill_seconds", "decode_tokens", "decode_seconds"}
-The first line it writes says that the model is loaded: {"loaded_seconds": s, "version": v}.
-Its server listens on loopback only and is asked by this process alone.
+    {"prompts": [[ids], ...], "predict": n}  ->  {"wall": s, "requests": [{"prompt_n", "prompt_seconds",
+    "predicted_n", "predicted_seconds"}, ...]}
+The prompts of a line are asked for at the same time. The first line it writes says that the model is
+loaded: {"loaded_seconds": s, "version": v}. Its server listens on loopback only and is asked by this
+process alone.
 """
 
 import json
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import xllamacpp
 
 
 def main():
-    path, threads, context = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    path, threads, slots, context = sys.argv[1], *map(int, sys.argv[2:5])
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.n_ctx = context
-    params.n_parallel = 1
+    params.n_parallel = slots
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     params.warmup = True
@@ -30,11 +35,11 @@ def main():
     loaded = time.monotonic() - begun
     address = server.listening_address
     print(json.dumps({"loaded_seconds": loaded, "version": version("xllamacpp")}), flush=True)
-    for line in sys.stdin:
-        ask = json.loads(line)
+
+    def complete(prompt, predict):
         body = {
-            "prompt": ask["prompt"],
-            "n_predict": ask["predict"],
+            "prompt": prompt,
+            "n_predict": predict,
             "temperature": 0.0,
             "cache_prompt": False,
             "ignore_eos": True,
@@ -44,15 +49,23 @@ def main():
             data=json.dumps(body).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=300) as reply:
+        with urllib.request.urlopen(request, timeout=600) as reply:
             timings = json.load(reply)["timings"]
-        answer = {
-            "prefill_tokens": timings["prompt_n"],
-            "prefill_seconds": timings["prompt_ms"] / 1000.0,
-            "decode_tokens": timings["predicted_n"],
-            "decode_seconds": timings["predicted_ms"] / 1000.0,
+        return {
+            "prompt_n": timings["prompt_n"],
+            "prompt_seconds": timings["prompt_ms"] / 1000.0,
+            "predicted_n": timings["predicted_n"],
+            "predicted_seconds": timings["predicted_ms"] / 1000.0,
         }
-        print(json.dumps(answer), flush=True)
+
+    with ThreadPoolExecutor(max_workers=slots) as pool:
+        for line in sys.stdin:
+            ask = json.loads(line)
+            begun = time.monotonic()
+            asked = [pool.submit(complete, prompt, ask["predict"]) for prompt in ask["prompts"]]
+            answers = [future.result() for future in asked]
+            wall = time.monotonic() - begun
+            print(json.dumps({"wall": wall, "requests": answers}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,18 @@
 //! Prefill and decode beside llama.cpp: the same file, the same threads, in turn; load time and
 //! peak memory of both. Ratios are unsay / llama.cpp for speeds (above 1: unsay is faster).
 //!
-//! The peer is the prebuilt `xllamacpp` wheel, installed by pip into a folder under `target/`.
+//! Each round's prompt differs in its first token, so that nothing of it is cached.
 
 mod measure;
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
+use measure::peer::Peer;
 use measure::{Subject, median, record, stop};
-use serde_json::{Value, json};
+use serde_json::json;
 use unsay::engine::{EngineOptions, Sampling, Tag};
 use unsay::text::TokenId;
 
-const PEER: &str = "xllamacpp==2026.10.11549";
 const PROMPT: usize = 512;
 const PREDICT: usize = 128;
 const ROUNDS: usize = 5;
@@ -29,13 +26,15 @@ struct Speed {
 
 fn main() {
     let subject = measure::host(EngineOptions::default());
-    let mut peer = Peer::start();
+    let mut peer = Peer::start(&measure::model_file(), measure::threads(), 1, 1024);
     let prompt: Vec<TokenId> = prompt(&subject);
     let mut ours = Vec::new();
     let mut theirs = Vec::new();
     for round in 0..=ROUNDS {
+        // Nothing of an earlier round may be found in the prefix tree.
+        let prompt: Vec<TokenId> = [&[TokenId(100 + round as u32)], &prompt[1..]].concat();
         let a = measure_ours(&subject, &prompt);
-        let b = peer.measure(&prompt);
+        let b = measure_theirs(&mut peer, &prompt);
         // The first round warms both up.
         if round == 0 {
             continue;
@@ -119,94 +118,8 @@ fn measure_ours(subject: &Subject, prompt: &[TokenId]) -> Speed {
     runtime.block_on(run).unwrap_or_else(|e| stop(&e.to_string()))
 }
 
-struct Peer {
-    child: Child,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    version: String,
-    loaded_seconds: f64,
-}
-
-impl Peer {
-    fn start() -> Self {
-        let python = install();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut child = Command::new(python)
-            .arg(root.join("benches/peer.py"))
-            .arg(measure::model_file())
-            .arg(measure::threads().to_string())
-            .arg("1024")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|e| stop(&format!("llama.cpp does not start: {e}")));
-        let (Some(ask), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
-            stop("llama.cpp has no pipes")
-        };
-        let mut answers = BufReader::new(out);
-        let loaded = read(&mut answers);
-        Self {
-            child,
-            ask,
-            answers,
-            version: format!("xllamacpp {}", loaded["version"].as_str().unwrap_or("?")),
-            loaded_seconds: loaded["loaded_seconds"].as_f64().unwrap_or(f64::NAN),
-        }
-    }
-
-    fn measure(&mut self, prompt: &[TokenId]) -> Speed {
-        let ask = json!({"prompt": prompt, "predict": PREDICT});
-        if let Err(e) = writeln!(self.ask, "{ask}").and_then(|()| self.ask.flush()) {
-            stop(&format!("llama.cpp is gone: {e}"));
-        }
-        let answer = read(&mut self.answers);
-        let number = |name: &str| answer[name].as_f64().unwrap_or(f64::NAN);
-        Speed {
-            prefill: number("prefill_tokens") / number("prefill_seconds"),
-            decode: number("decode_tokens") / number("decode_seconds"),
-        }
-    }
-
-    fn peak_memory(&self) -> u64 {
-        measure::peak_memory(&self.child.id().to_string())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn read(answers: &mut impl BufRead) -> Value {
-    let mut line = String::new();
-    match answers.read_line(&mut line) {
-        Ok(n) if n > 0 => {
-            serde_json::from_str(&line).unwrap_or_else(|e| stop(&format!("{line}: {e}")))
-        }
-        _ => stop("llama.cpp ended before it answered"),
-    }
-}
-
-/// The Python of an environment under `target/` that has the peer.
-fn install() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peer");
-    let python = folder.join("bin/python");
-    let has = |python: &Path| {
-        let mut ask = Command::new(python);
-        ask.args(["-c", "import xllamacpp"]).stderr(Stdio::null());
-        ask.status().is_ok_and(|s| s.success())
-    };
-    if !has(&python) {
-        println!("installing {PEER} into {}", folder.display());
-        let run = |command: &mut Command| match command.status() {
-            Ok(status) if status.success() => {}
-            _ => stop("the peer could not be installed"),
-        };
-        run(Command::new("python3").args(["-m", "venv"]).arg(&folder));
-        run(Command::new(&python).args(["-m", "pip", "install", "-q", PEER]));
-    }
-    python
+fn measure_theirs(peer: &mut Peer, prompt: &[TokenId]) -> Speed {
+    let served = peer.serve(&[prompt.to_vec()], PREDICT);
+    let [read, reading, written, writing] = served.requests[0];
+    Speed { prefill: read / reading, decode: written / writing }
 }
