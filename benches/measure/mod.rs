@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use unsay::device::KvType;
 use unsay::engine::{Engine, EngineOptions, Hosted};
 use unsay::model::{self, LoadOptions};
 use unsay::store::{self, Cache, ModelFiles};
@@ -39,7 +38,7 @@ pub fn host(options: EngineOptions) -> Subject {
     let template = ChatTemplate::of_model(&files).unwrap_or_else(|e| stop(&e.to_string()));
     let stop_ids =
         stop_ids(&files, &tokenizer, template.as_ref()).unwrap_or_else(|e| stop(&e.to_string()));
-    let load = LoadOptions { threads: threads(), kv: KvType::F16, pages: 1024, context: None };
+    let load = LoadOptions { threads: threads(), pages: 1024, ..LoadOptions::default() };
     let decoder = model::load(&files, &load).unwrap_or_else(|e| stop(&e.to_string()));
     let bytes = Arc::clone(&tokenizer);
     let tokens = Arc::new(move |id| bytes.token_bytes(id).unwrap_or_default().to_vec());

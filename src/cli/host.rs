@@ -53,6 +53,7 @@ pub fn host(args: &ModelArgs) -> Result<Host, Failure> {
         },
         pages: FULL_DIALOGUES.saturating_mul(context.div_ceil(PAGE_POSITIONS)),
         context: args.context,
+        keep_hidden: true,
     };
     let decoder = model::load(&files, &options)?;
     let name = display_name(&args.model);

@@ -1,7 +1,7 @@
 //! The operations under a decoder's forward pass. A device implements them; `model` composes them.
 
 use super::{DeviceError, HiddenAt, PageId, PageLayout};
-use crate::store::Tensor;
+use crate::store::{Tensor, WeightType};
 
 /// Which numbers of a head are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -65,6 +65,12 @@ pub trait Ops: Send + Sized {
 
     /// One row with these numbers.
     fn upload(&self, numbers: &[f32]) -> Result<Self::Buffer, DeviceError>;
+
+    /// Bytes of the device's own copy of a matrix; 0 where it is used as it lies in the mapped file.
+    fn weight_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize;
+
+    /// Most bytes of scratch memory that products of `rows` rows of `inputs` numbers take.
+    fn scratch_bytes(rows: usize, inputs: usize) -> usize;
 
     /// A matrix of a file, `[outputs, inputs]`.
     fn weight(&self, tensor: &Tensor) -> Result<Self::Weight, DeviceError>;

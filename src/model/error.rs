@@ -35,6 +35,12 @@ pub enum ModelError {
         "hidden row {index} is asked for at page {page}, offset {offset}; the arena has {pages} pages of 16"
     )]
     NoSuchHidden { index: usize, page: u32, offset: usize, pages: usize },
+    #[error(
+        "hidden row {index} is asked for at page {page}, offset {offset}, which is not of the last \
+         forward pass, and this model is hosted without kept hidden rows; forward that position again, \
+         or host the model with them"
+    )]
+    HiddenNotKept { index: usize, page: u32, offset: usize },
     #[error("room for {expected} logits is needed, {found} were given")]
     LogitsRoom { expected: usize, found: usize },
 }

@@ -1,6 +1,7 @@
 //! The forward pass over ragged rows: one graph for every `ModelSpec`, on any device.
 
-use super::weights::{self, LayerWeights, Weights};
+use super::last_hidden::LastHidden;
+use super::weights::{self, LayerWeights, OnDevice, Weights};
 use super::{Batch, BatchProblem, Decoder, HiddenAt, ModelError, ModelSpec, Row};
 use crate::device::cpu::Cpu;
 use crate::device::{KvType, Ops, PAGE_POSITIONS, PageId, PageLayout, Product, RopeSpec, RowsSpec};
@@ -17,20 +18,55 @@ pub struct LoadOptions {
     pub pages: usize,
     /// Most positions of a sequence, if fewer than the model was trained for.
     pub context: Option<usize>,
+    /// Hidden rows stay with their pages, so that logits of any position cost one product with the
+    /// head. Without them pages are smaller, and logits are known of the last forward pass only.
+    pub keep_hidden: bool,
+}
+
+impl Default for LoadOptions {
+    /// All threads that the process may use, f16, 1,024 pages (16,384 positions), the whole context,
+    /// hidden rows kept.
+    fn default() -> Self {
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            kv: KvType::default(),
+            pages: 1024,
+            context: None,
+            keep_hidden: true,
+        }
+    }
+}
+
+impl LoadOptions {
+    /// The model's options within the context that is asked for.
+    pub(super) fn applied_to(&self, mut spec: ModelSpec) -> Result<ModelSpec, ModelError> {
+        let trained = spec.context_length;
+        let context = self.context.unwrap_or(trained);
+        if !(1..=trained).contains(&context) {
+            return Err(ModelError::Context { context, trained });
+        }
+        if self.pages == 0 {
+            return Err(ModelError::NoPages);
+        }
+        spec.context_length = context;
+        Ok(spec)
+    }
+
+    /// What lies where in a page.
+    pub(super) fn page_layout(&self, spec: &ModelSpec) -> PageLayout {
+        let layout = spec.page_layout(self.kv);
+        if self.keep_hidden { layout } else { PageLayout { hidden: 0, ..layout } }
+    }
 }
 
 /// Loads a model onto the processor.
 pub fn load(files: &ModelFiles, options: &LoadOptions) -> Result<Box<dyn Decoder>, ModelError> {
     let cpu = Cpu::new(options.threads)?;
-    let model = Transformer::load(cpu, files, options.kv, options.pages)?;
-    Ok(Box::new(match options.context {
-        None => model,
-        Some(context) => model.within_context(context)?,
-    }))
+    Ok(Box::new(Transformer::load_with(cpu, files, options)?))
 }
 
 /// Rows that go through the layers together; longer batches are cut, which changes no bit.
-const ROWS: usize = 256;
+pub(super) const ROWS: usize = 256;
 
 /// A decoder on a device.
 pub struct Transformer<O: Ops> {
@@ -38,9 +74,11 @@ pub struct Transformer<O: Ops> {
     layout: PageLayout,
     pages: usize,
     ops: O,
-    weights: Weights<O>,
+    weights: Weights<O::Weight, O::Buffer>,
     rope: O::Rope,
     arena: O::Arena,
+    /// Where pages keep no hidden rows.
+    last_hidden: Option<LastHidden<O>>,
     work: Work<O>,
 }
 
@@ -66,53 +104,61 @@ struct Work<O: Ops> {
     up: O::Buffer,
 }
 
+/// Widths of the buffers of [`Work`], in their order.
+pub(super) fn widths(spec: &ModelSpec) -> [usize; 9] {
+    let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    [spec.hidden, spec.hidden, spec.hidden, q, kv, kv, q, spec.ffn, spec.ffn]
+}
+
 impl<O: Ops> Work<O> {
     fn new(ops: &O, spec: &ModelSpec) -> Result<Self, ModelError> {
+        let [stream, delta, normed, query, key, value, attended, gate, up] = widths(spec);
         let buffer = |width| ops.buffer(ROWS, width);
-        let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         Ok(Self {
-            stream: buffer(spec.hidden)?,
-            delta: buffer(spec.hidden)?,
-            normed: buffer(spec.hidden)?,
-            query: buffer(q)?,
-            key: buffer(kv)?,
-            value: buffer(kv)?,
-            attended: buffer(q)?,
-            gate: buffer(spec.ffn)?,
-            up: buffer(spec.ffn)?,
+            stream: buffer(stream)?,
+            delta: buffer(delta)?,
+            normed: buffer(normed)?,
+            query: buffer(query)?,
+            key: buffer(key)?,
+            value: buffer(value)?,
+            attended: buffer(attended)?,
+            gate: buffer(gate)?,
+            up: buffer(up)?,
         })
     }
 }
 
 impl<O: Ops> Transformer<O> {
-    /// Loads a model onto a device, with an arena of `pages` pages.
+    /// Loads a model onto a device, with an arena of `pages` pages and the whole context.
     pub fn load(ops: O, files: &ModelFiles, kv: KvType, pages: usize) -> Result<Self, ModelError> {
-        let spec = ModelSpec::from_files(files)?;
-        if pages == 0 {
-            return Err(ModelError::NoPages);
-        }
-        let layout = spec.page_layout(kv);
+        let options = LoadOptions { kv, pages, ..LoadOptions::default() };
+        Self::load_with(ops, files, &options)
+    }
+
+    /// Loads a model onto a device, whose threads are its own: those of the options do not matter.
+    pub fn load_with(
+        ops: O,
+        files: &ModelFiles,
+        options: &LoadOptions,
+    ) -> Result<Self, ModelError> {
+        let spec = options.applied_to(ModelSpec::from_files(files)?)?;
+        let (layout, pages) = (options.page_layout(&spec), options.pages);
         let arena = ops.arena(layout, pages)?;
-        let weights = weights::load(&ops, &spec, files)?;
-        let positions = spec.context_length.min(pages.saturating_mul(PAGE_POSITIONS));
+        let mut shelf = OnDevice::new(&ops);
+        let weights = weights::load(&mut shelf, &spec, files)?;
+        shelf.finish();
         let rope = ops.rope(RopeSpec {
             base: spec.rope.base,
             pairing: spec.rope.pairing,
             head_dim: spec.head_dim,
-            positions,
+            positions: spec.context_length.min(pages.saturating_mul(PAGE_POSITIONS)),
         })?;
+        let last_hidden = match options.keep_hidden {
+            true => None,
+            false => Some(LastHidden::new(&ops, spec.hidden, ROWS)?),
+        };
         let work = Work::new(&ops, &spec)?;
-        Ok(Self { spec, layout, pages, ops, weights, rope, arena, work })
-    }
-
-    /// The same model with sequences of at most `context` positions.
-    pub fn within_context(mut self, context: usize) -> Result<Self, ModelError> {
-        let trained = self.spec.context_length;
-        if !(1..=trained).contains(&context) {
-            return Err(ModelError::Context { context, trained });
-        }
-        self.spec.context_length = context;
-        Ok(self)
+        Ok(Self { spec, layout, pages, ops, weights, rope, arena, last_hidden, work })
     }
 
     /// The model's options.
@@ -120,8 +166,8 @@ impl<O: Ops> Transformer<O> {
         &self.spec
     }
 
-    /// Rows of a checked batch, at most [`ROWS`]; answers those that are not finite.
-    fn pass(&mut self, rows: &[Row], tables: &[&[PageId]]) -> Result<Vec<usize>, ModelError> {
+    /// Rows `from..` of a checked batch, at most [`ROWS`]; answers those that are not finite.
+    fn pass(&mut self, from: usize, rows: &[Row], tables: &[&[PageId]]) -> Result<Vec<usize>, ModelError> {
         let tokens: Vec<u32> = rows.iter().map(|row| row.token.0).collect();
         let slots: Vec<usize> = rows.iter().map(|row| row.slot).collect();
         let positions: Vec<usize> = rows.iter().map(|row| row.position).collect();
@@ -131,8 +177,9 @@ impl<O: Ops> Transformer<O> {
             positions: &positions,
             tables,
         })?;
-        let Self { spec, ops, weights, rope, arena, work, .. } = self;
-        Ok(ops.within(|ops| {
+        let Self { spec, ops, weights, rope, arena, last_hidden, work, .. } = self;
+        let keeps_hidden = last_hidden.is_none();
+        let bad = ops.within(|ops| {
             let eps = spec.norm_eps;
             ops.embed(&weights.embedding, &rows, &mut work.stream);
             for (index, layer) in weights.layers.iter().enumerate() {
@@ -146,8 +193,22 @@ impl<O: Ops> Transformer<O> {
             }
             let (norm, delta) = (&weights.final_norm, Some(&work.delta));
             ops.add_rms_norm(&rows, &mut work.stream, delta, norm, eps, &mut work.normed);
-            ops.keep_hidden(&rows, &work.normed, arena)
-        }))
+            if keeps_hidden { ops.keep_hidden(&rows, &work.normed, arena) } else { Vec::new() }
+        });
+        match last_hidden {
+            None => Ok(bad),
+            Some(last) => last.keep(ops, from, &tokens, &work.normed),
+        }
+    }
+
+    /// All rows of a checked batch, pass by pass.
+    fn passes(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError> {
+        let mut bad = Vec::new();
+        for (index, rows) in batch.rows.chunks(ROWS).enumerate() {
+            let found = self.pass(index * ROWS, rows, batch.tables)?;
+            bad.extend(found.into_iter().map(|row| index * ROWS + row));
+        }
+        Ok(bad)
     }
 }
 
@@ -156,7 +217,7 @@ impl<O: Ops> Transformer<O> {
 fn attend<O: Ops>(
     ops: &mut O,
     spec: &ModelSpec,
-    layer: &LayerWeights<O>,
+    layer: &LayerWeights<O::Weight, O::Buffer>,
     index: usize,
     rows: &O::Rows,
     rope: &O::Rope,
@@ -183,7 +244,12 @@ fn attend<O: Ops>(
 }
 
 /// The gated feed-forward block: reads `normed`, writes `delta`.
-fn feed_forward<O: Ops>(ops: &mut O, layer: &LayerWeights<O>, rows: &O::Rows, work: &mut Work<O>) {
+fn feed_forward<O: Ops>(
+    ops: &mut O,
+    layer: &LayerWeights<O::Weight, O::Buffer>,
+    rows: &O::Rows,
+    work: &mut Work<O>,
+) {
     let Work { normed, gate, up, delta, .. } = work;
     ops.linear(
         rows,
@@ -263,17 +329,19 @@ impl<O: Ops> Decoder for Transformer<O> {
     }
 
     fn keeps_hidden(&self) -> bool {
-        true
+        self.last_hidden.is_none()
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError> {
         check(batch, &self.spec, self.pages)?;
-        let mut bad = Vec::new();
-        for (index, rows) in batch.rows.chunks(ROWS).enumerate() {
-            let found = self.pass(rows, batch.tables)?;
-            bad.extend(found.into_iter().map(|row| index * ROWS + row));
+        if let Some(last) = &mut self.last_hidden {
+            last.begin(&self.ops, batch)?;
         }
-        Ok(bad)
+        let ran = self.passes(batch);
+        if let (Err(_), Some(last)) = (&ran, &mut self.last_hidden) {
+            last.clear();
+        }
+        ran
     }
 
     fn logits(&mut self, wanted: &[HiddenAt], out: &mut [f32]) -> Result<(), ModelError> {
@@ -288,18 +356,30 @@ impl<O: Ops> Decoder for Transformer<O> {
         if out.len() != expected {
             return Err(ModelError::LogitsRoom { expected, found: out.len() });
         }
-        let Self { ops, weights, arena, .. } = self;
+        let Self { ops, weights, arena, last_hidden, .. } = self;
         let head = weights.head.as_ref().unwrap_or(&weights.embedding);
-        ops.within(|ops| ops.head(head, arena, wanted, out));
+        match last_hidden {
+            None => ops.within(|ops| ops.head(head, arena, wanted, out)),
+            Some(last) => {
+                let wanted = last.find(wanted)?;
+                ops.within(|ops| ops.head(head, last.arena(), &wanted, out));
+            }
+        }
         Ok(())
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.ops.copy_page(&mut self.arena, from, to);
+        if let Some(last) = &mut self.last_hidden {
+            last.page_copied(from, to);
+        }
     }
 
     fn discard_page(&mut self, page: PageId) {
         self.ops.discard_page(&mut self.arena, page);
+        if let Some(last) = &mut self.last_hidden {
+            last.page_discarded(page);
+        }
     }
 
     fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {

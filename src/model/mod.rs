@@ -2,15 +2,18 @@
 //! `text` (ids) and `store`.
 
 mod error;
+mod footprint;
 mod forward;
 mod from_config;
 mod from_gguf;
+mod last_hidden;
 mod names;
 mod spec;
 mod weights;
 
 pub use crate::device::HiddenAt;
 pub use error::{BatchProblem, ModelError};
+pub use footprint::Footprint;
 pub use forward::{LoadOptions, Transformer, load};
 pub use names::{LayerTensor, Names};
 pub use spec::{Family, ModelSpec, RopeOptions};

@@ -5,53 +5,105 @@ use crate::device::Ops;
 use crate::store::{ModelFiles, Tensor, WeightType};
 use std::collections::BTreeSet;
 
-pub(super) struct Weights<O: Ops> {
+/// All weights of a decoder: matrices `W` and vectors `B` as a [`Shelf`] holds them.
+pub(super) struct Weights<W, B> {
     /// `[vocab, hidden]`; the head too, where it is tied.
-    pub embedding: O::Weight,
-    pub layers: Vec<LayerWeights<O>>,
+    pub embedding: W,
+    pub layers: Vec<LayerWeights<W, B>>,
     /// `[hidden]`
-    pub final_norm: O::Buffer,
+    pub final_norm: B,
     /// `[vocab, hidden]`
-    pub head: Option<O::Weight>,
+    pub head: Option<W>,
 }
 
 /// A product and its bias.
-pub(super) struct LinearWeights<O: Ops> {
-    pub weight: O::Weight,
-    pub bias: Option<O::Buffer>,
+pub(super) struct LinearWeights<W, B> {
+    pub weight: W,
+    pub bias: Option<B>,
 }
 
-pub(super) struct LayerWeights<O: Ops> {
+pub(super) struct LayerWeights<W, B> {
     /// `[hidden]`
-    pub attention_norm: O::Buffer,
+    pub attention_norm: B,
     /// `[heads * head_dim, hidden]`
-    pub query: LinearWeights<O>,
+    pub query: LinearWeights<W, B>,
     /// `[kv_heads * head_dim, hidden]`
-    pub key: LinearWeights<O>,
+    pub key: LinearWeights<W, B>,
     /// `[kv_heads * head_dim, hidden]`
-    pub value: LinearWeights<O>,
+    pub value: LinearWeights<W, B>,
     /// Norms of query and key heads, `[head_dim]` each.
-    pub head_norms: Option<(O::Buffer, O::Buffer)>,
+    pub head_norms: Option<(B, B)>,
     /// `[hidden, heads * head_dim]`
-    pub output: O::Weight,
+    pub output: W,
     /// `[hidden]`
-    pub feed_forward_norm: O::Buffer,
+    pub feed_forward_norm: B,
     /// `[ffn, hidden]`
-    pub gate: O::Weight,
+    pub gate: W,
     /// `[ffn, hidden]`
-    pub up: O::Weight,
+    pub up: W,
     /// `[hidden, ffn]`
-    pub down: O::Weight,
+    pub down: W,
+}
+
+/// Where tensors go when they are loaded: onto a device, or only into a sum of bytes.
+pub(super) trait Shelf {
+    type Weight;
+    type Buffer;
+
+    /// Takes a matrix `[outputs, inputs]`.
+    fn matrix(&mut self, tensor: &Tensor) -> Result<Self::Weight, ModelError>;
+
+    /// Takes a vector of a plain type.
+    fn vector(&mut self, tensor: &Tensor) -> Result<Self::Buffer, ModelError>;
+}
+
+/// A device as a shelf. The memory of mapped tensors that were copied is given back at once, so that
+/// loading holds one copy of the weights and not two.
+pub(super) struct OnDevice<'a, O> {
+    ops: &'a O,
+    copied: Vec<Tensor>,
+}
+
+impl<'a, O: Ops> OnDevice<'a, O> {
+    pub(super) fn new(ops: &'a O) -> Self {
+        Self { ops, copied: Vec::new() }
+    }
+
+    /// Gives back what reading a tensor mapped of its neighbours.
+    pub(super) fn finish(self) {
+        self.copied.iter().for_each(Tensor::forget);
+    }
+}
+
+impl<O: Ops> Shelf for OnDevice<'_, O> {
+    type Weight = O::Weight;
+    type Buffer = O::Buffer;
+
+    fn matrix(&mut self, tensor: &Tensor) -> Result<O::Weight, ModelError> {
+        let weight = self.ops.weight(tensor)?;
+        let [outputs, inputs] = tensor.shape[..] else { return Ok(weight) };
+        if O::weight_bytes(tensor.kind, outputs, inputs) > 0 {
+            tensor.forget();
+            self.copied.push(tensor.clone());
+        }
+        Ok(weight)
+    }
+
+    fn vector(&mut self, tensor: &Tensor) -> Result<O::Buffer, ModelError> {
+        let buffer = self.ops.upload(&plain_numbers(tensor)?)?;
+        self.copied.push(tensor.clone());
+        Ok(buffer)
+    }
 }
 
 /// Loads every tensor that the options name, and refuses files that hold others: a tensor that is
 /// not used is a result that is not right.
-pub(super) fn load<O: Ops>(
-    ops: &O,
+pub(super) fn load<S: Shelf>(
+    shelf: &mut S,
     spec: &ModelSpec,
     files: &ModelFiles,
-) -> Result<Weights<O>, ModelError> {
-    let mut loader = Loader { ops, files, names: Names::of(files), used: BTreeSet::new() };
+) -> Result<Weights<S::Weight, S::Buffer>, ModelError> {
+    let mut loader = Loader { shelf, files, names: Names::of(files), used: BTreeSet::new() };
     let names = loader.names;
     let weights = Weights {
         embedding: loader.matrix(names.embedding(), spec.vocab, spec.hidden)?,
@@ -68,14 +120,14 @@ pub(super) fn load<O: Ops>(
     Ok(weights)
 }
 
-struct Loader<'a, O> {
-    ops: &'a O,
+struct Loader<'a, S> {
+    shelf: &'a mut S,
     files: &'a ModelFiles,
     names: Names,
     used: BTreeSet<String>,
 }
 
-impl<O: Ops> Loader<'_, O> {
+impl<S: Shelf> Loader<'_, S> {
     fn tensor(&mut self, name: &str, expected: &[usize]) -> Result<Tensor, ModelError> {
         let tensor = self
             .files
@@ -97,22 +149,26 @@ impl<O: Ops> Loader<'_, O> {
         name: &str,
         outputs: usize,
         inputs: usize,
-    ) -> Result<O::Weight, ModelError> {
+    ) -> Result<S::Weight, ModelError> {
         let tensor = self.tensor(name, &[outputs, inputs])?;
-        Ok(self.ops.weight(&tensor)?)
+        self.shelf.matrix(&tensor)
     }
 
-    fn vector(&mut self, name: &str, len: usize) -> Result<O::Buffer, ModelError> {
+    fn vector(&mut self, name: &str, len: usize) -> Result<S::Buffer, ModelError> {
         let tensor = self.tensor(name, &[len])?;
-        Ok(self.ops.upload(&plain_numbers(&tensor)?)?)
+        self.shelf.vector(&tensor)
     }
 
-    fn layer(&mut self, spec: &ModelSpec, layer: usize) -> Result<LayerWeights<O>, ModelError> {
+    fn layer(
+        &mut self,
+        spec: &ModelSpec,
+        layer: usize,
+    ) -> Result<LayerWeights<S::Weight, S::Buffer>, ModelError> {
         use LayerTensor as T;
         let names = self.names;
         let name = |tensor| names.layer(layer, tensor);
         let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let mut product = |weight, bias, outputs| -> Result<LinearWeights<O>, ModelError> {
+        let mut product = |weight, bias, outputs| -> Result<_, ModelError> {
             Ok(LinearWeights {
                 weight: self.matrix(&name(weight), outputs, spec.hidden)?,
                 bias: match spec.qkv_bias {
@@ -160,6 +216,18 @@ impl<O: Ops> Loader<'_, O> {
     }
 }
 
+/// Refuses vectors in block formats.
+pub(super) fn check_vector(tensor: &Tensor) -> Result<(), ModelError> {
+    if tensor.kind.block_len() == 1 { Ok(()) } else { Err(no_vector(tensor)) }
+}
+
+fn no_vector(tensor: &Tensor) -> ModelError {
+    ModelError::unsupported(format!(
+        "tensor {} is a vector in {:?}; norms and biases are read as F32, F16 or BF16",
+        tensor.name, tensor.kind
+    ))
+}
+
 /// The numbers of a plain tensor as f32.
 fn plain_numbers(tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
     let bytes = tensor.bytes();
@@ -170,9 +238,6 @@ fn plain_numbers(tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
         }
         WeightType::F16 => Ok(halves().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect()),
         WeightType::BF16 => Ok(halves().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect()),
-        kind => Err(ModelError::unsupported(format!(
-            "tensor {} is a vector in {kind:?}; norms and biases are read as F32, F16 or BF16",
-            tensor.name
-        ))),
+        _ => Err(no_vector(tensor)),
     }
 }

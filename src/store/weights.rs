@@ -65,6 +65,18 @@ impl Tensor {
         Self { name, kind, shape, map, start, len }
     }
 
+    /// Lets the system take back the memory behind the tensor's part of the mapping, e.g. after it
+    /// was copied elsewhere. What is read again comes from the file again.
+    pub(crate) fn forget(&self) {
+        // SAFETY: the mapping is private, read-only and never written, so what is dropped here reads
+        // the same again. A refusal changes nothing but the memory that stays.
+        #[cfg(target_os = "linux")]
+        let _ = unsafe {
+            use memmap2::UncheckedAdvice::DontNeed;
+            self.map.unchecked_advise_range(DontNeed, self.start, self.len)
+        };
+    }
+
     /// The raw bytes, as in the file (little-endian; no alignment is promised).
     pub fn bytes(&self) -> &[u8] {
         &self.map[self.start..self.start + self.len]

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use unsay::device::KvType;
 use unsay::engine::EngineOptions;
 use unsay::llm::{
     Ask, Cost, Embedded, Event, FinishReason, Llm, LlmError, Opening, Reply, Role, Scripted,
@@ -117,7 +116,7 @@ async fn events_tell_what_happens_as_it_happens() {
 /// The default model in an engine of its own.
 fn host(options: EngineOptions) -> Embedded {
     let files = ModelFiles::Gguf(Gguf::open(&default_model()).unwrap());
-    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600, context: None };
+    let load = LoadOptions { threads: 2, pages: 600, ..LoadOptions::default() };
     Embedded::start("smollm2", &files, &load, options).unwrap()
 }
 

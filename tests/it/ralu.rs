@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use minijinja::context;
 
 use unsay::answer::{Kind, Problem};
-use unsay::device::KvType;
 use unsay::engine::EngineOptions;
 use unsay::llm::{
     Embedded, Event, FinishReason, Heard, LlmError, Prompts, Role, Scripted, ScriptedReply, Sink,
@@ -830,7 +829,7 @@ async fn direct_and_cot_are_one_turn() {
 #[tokio::test]
 async fn the_default_model_corrects_itself_and_wastes_nothing() {
     let files = ModelFiles::Gguf(Gguf::open(&default_model()).unwrap());
-    let load = LoadOptions { threads: 2, kv: KvType::F16, pages: 600, context: None };
+    let load = LoadOptions { threads: 2, pages: 600, ..LoadOptions::default() };
     let engine = EngineOptions { measure_waste: true, ..EngineOptions::default() };
     let llm = Embedded::start("smollm2", &files, &load, engine).unwrap();
     let sink = Arc::new(Recorder::default());

@@ -1,9 +1,12 @@
 //! The arena of pages in this machine's memory.
 
 use crate::device::{DeviceError, HiddenAt, KvType, PageId, PageLayout};
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 
 /// All pages, in one mapping that the system backs with memory as it is first written.
+///
+/// Several models may each reserve addresses for the memory that they share: reserving takes none,
+/// and a page that is discarded gives its memory back.
 pub struct Arena {
     map: MmapMut,
     layout: PageLayout,
@@ -23,6 +26,15 @@ pub(super) fn zeroed(bytes: usize, what: &'static str) -> Result<MmapMut, Device
     Ok(map)
 }
 
+/// Addresses for `bytes` bytes, zero, whose memory is taken system page by system page as they are
+/// first written.
+fn reserved(bytes: usize, what: &'static str) -> Result<MmapMut, DeviceError> {
+    // Nothing is promised for what may never be written, so the overcommit rules let several models
+    // reserve the same memory.
+    let map = MmapOptions::new().len(bytes.max(1)).no_reserve_swap().map_anon();
+    map.map_err(|source| DeviceError::OutOfMemory { what, bytes, source })
+}
+
 /// Keys or values of one head at 16 positions, `[16][head_dim]`.
 pub(super) enum Tile<'a> {
     F16(&'a [u16]),
@@ -36,7 +48,7 @@ pub(super) enum TileMut<'a> {
 
 impl Arena {
     pub(super) fn new(layout: PageLayout, pages: usize) -> Result<Self, DeviceError> {
-        let map = zeroed(layout.arena_bytes(pages)?, "the arena of pages")?;
+        let map = reserved(layout.arena_bytes(pages)?, "the arena of pages")?;
         Ok(Self { map, layout, pages })
     }
 

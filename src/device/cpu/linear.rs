@@ -27,6 +27,15 @@ enum Store {
 }
 
 impl Weight {
+    /// Bytes that a matrix takes beside its mapped file: whole panels of the block formats, nothing
+    /// for the plain types, which stay mapped.
+    pub fn held_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize {
+        match kind.block_len() {
+            1 => 0,
+            len => outputs.next_multiple_of(PANEL) * (inputs / len * kind.block_bytes()),
+        }
+    }
+
     /// Takes a matrix from its file: plain types stay mapped, block formats are interleaved.
     pub(super) fn new(tensor: &Tensor) -> Result<Self, DeviceError> {
         let refuse = |what| DeviceError::Weight { tensor: tensor.name.clone(), what };
@@ -47,7 +56,7 @@ impl Weight {
         let store = if kind.block_len() == 1 {
             Store::Plain(tensor.clone())
         } else {
-            let mut panels = zeroed(outputs.next_multiple_of(PANEL) * row_bytes, "weights")?;
+            let mut panels = zeroed(Self::held_bytes(kind, outputs, inputs), "weights")?;
             let (bytes, blocks) = (tensor.bytes(), inputs / BLOCK);
             for_format!(
                 kind,

@@ -20,7 +20,7 @@ use super::{
     DeviceError, HiddenAt, Ops, PAGE_POSITIONS, PageId, PageLayout, Pairing, Product, RopeSpec,
     RowsSpec,
 };
-use crate::store::Tensor;
+use crate::store::{Tensor, WeightType};
 use arena::TileMut;
 use disjoint::Disjoint;
 use linear::{Input, Job};
@@ -52,6 +52,12 @@ impl Cpu {
             .build()
             .map_err(|error| DeviceError::Threads { threads, reason: error.to_string() })?;
         Ok(Self { tier, threads, pool: Arc::new(pool), quantised: Vec::new() })
+    }
+
+    /// Another device on the same threads, for another model.
+    pub fn beside(&self) -> Self {
+        let Self { tier, threads, ref pool, .. } = *self;
+        Self { tier, threads, pool: Arc::clone(pool), quantised: Vec::new() }
     }
 
     /// The form that the kernels run in.
@@ -226,6 +232,14 @@ impl Ops for Cpu {
 
     fn upload(&self, numbers: &[f32]) -> Result<Matrix, DeviceError> {
         Ok(Matrix { data: numbers.to_vec(), width: numbers.len() })
+    }
+
+    fn weight_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize {
+        Weight::held_bytes(kind, outputs, inputs)
+    }
+
+    fn scratch_bytes(rows: usize, inputs: usize) -> usize {
+        rows * inputs.div_ceil(BLOCK) * size_of::<Activations>()
     }
 
     fn weight(&self, tensor: &Tensor) -> Result<Weight, DeviceError> {

@@ -30,7 +30,7 @@ fn options(prefill_rows: usize) -> EngineOptions {
 }
 
 fn load(files: &ModelFiles, threads: usize) -> Box<dyn model::Decoder> {
-    let options = LoadOptions { threads, kv: Default::default(), pages: PAGES, context: None };
+    let options = LoadOptions { threads, pages: PAGES, ..LoadOptions::default() };
     model::load(files, &options).unwrap()
 }
 

@@ -1,0 +1,112 @@
+//! The memory that a model takes, from the headers of its files alone.
+
+use super::forward::{self, LoadOptions, ROWS};
+use super::weights::{self, Shelf};
+use super::{ModelError, ModelSpec};
+use crate::device::cpu::Cpu;
+use crate::device::{Ops, PAGE_POSITIONS};
+use crate::store::{ModelFiles, Tensor};
+
+/// Bytes that a hosted model takes on the processor, known before anything is allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Footprint {
+    /// Weights in memory of the device's own: block formats interleaved, norms and biases as f32.
+    pub held_weights: u64,
+    /// Weights that are used where they lie in the mapped file.
+    pub mapped_weights: u64,
+    /// The table of rotations.
+    pub rope: u64,
+    /// The buffers of a forward pass.
+    pub work: u64,
+    /// One page: keys, values and (where they are kept) hidden rows of 16 positions.
+    pub page_bytes: u64,
+    /// Most positions of a sequence.
+    pub context: usize,
+    pub vocab: usize,
+    /// A part of `rope`: one position.
+    rope_position: u64,
+}
+
+impl Footprint {
+    /// The footprint of a model hosted with these options; `threads` does not matter.
+    ///
+    /// It refuses what loading would refuse: options that contradict the files, missing tensors and
+    /// tensors of other shapes.
+    pub fn of(files: &ModelFiles, options: &LoadOptions) -> Result<Self, ModelError> {
+        Self::on::<Cpu>(files, options)
+    }
+
+    fn on<O: Ops>(files: &ModelFiles, options: &LoadOptions) -> Result<Self, ModelError> {
+        let spec = options.applied_to(ModelSpec::from_files(files)?)?;
+        let mut count = Count::<O>::default();
+        weights::load(&mut count, &spec, files)?;
+        let rope_position = 4 * spec.head_dim as u64;
+        let footprint = Self {
+            held_weights: count.held,
+            mapped_weights: count.mapped,
+            rope: 0,
+            work: work_bytes::<O>(&spec, options.keep_hidden),
+            page_bytes: options.page_layout(&spec).page_bytes() as u64,
+            context: spec.context_length,
+            vocab: spec.vocab,
+            rope_position,
+        };
+        Ok(footprint.with_pages(options.pages))
+    }
+
+    /// The same model with another number of pages: fewer than a whole context shorten the table of
+    /// rotations.
+    pub fn with_pages(self, pages: usize) -> Self {
+        let positions = self.context.min(pages.saturating_mul(PAGE_POSITIONS));
+        Self { rope: positions as u64 * self.rope_position, ..self }
+    }
+
+    /// Everything but pages.
+    pub fn without_pages(&self) -> u64 {
+        [self.held_weights, self.mapped_weights, self.rope, self.work]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// Buffers of one pass: `[ROWS, …]` f32, and the scratch of its widest product.
+fn work_bytes<O: Ops>(spec: &ModelSpec, keep_hidden: bool) -> u64 {
+    let widths = forward::widths(spec);
+    let widest = widths.iter().copied().max().unwrap_or(0);
+    let last_hidden = if keep_hidden { 0 } else { spec.hidden };
+    let floats = ROWS * (widths.iter().sum::<usize>() + last_hidden);
+    (4 * floats + O::scratch_bytes(ROWS, widest)) as u64
+}
+
+/// A shelf that only counts what a device would hold.
+struct Count<O> {
+    held: u64,
+    mapped: u64,
+    device: std::marker::PhantomData<O>,
+}
+
+impl<O> Default for Count<O> {
+    fn default() -> Self {
+        Self { held: 0, mapped: 0, device: std::marker::PhantomData }
+    }
+}
+
+impl<O: Ops> Shelf for Count<O> {
+    type Weight = ();
+    type Buffer = ();
+
+    fn matrix(&mut self, tensor: &Tensor) -> Result<(), ModelError> {
+        let [outputs, inputs] = tensor.shape[..] else { return Ok(()) };
+        match O::weight_bytes(tensor.kind, outputs, inputs) {
+            0 => self.mapped += tensor.bytes().len() as u64,
+            held => self.held += held as u64,
+        }
+        Ok(())
+    }
+
+    fn vector(&mut self, tensor: &Tensor) -> Result<(), ModelError> {
+        weights::check_vector(tensor)?;
+        self.held += 4 * tensor.shape.iter().product::<usize>() as u64;
+        Ok(())
+    }
+}
