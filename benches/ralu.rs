@@ -15,10 +15,9 @@ use measure::{record, stop};
 use serde_json::{Value, json};
 use unsay::answer::Problem;
 use unsay::engine::{Cost, EngineOptions};
-use unsay::llm::{Embedded, Prompts, SilentSink};
+use unsay::llm::{Prompts, SilentSink};
 use unsay::methods::{Context, Status, by_name};
 use unsay::program::sandbox::{Options, Sandbox};
-use unsay::text::ChatTemplate;
 
 const QUESTIONS: usize = 10;
 
@@ -28,14 +27,7 @@ fn main() {
         return;
     };
     let subject = measure::host(EngineOptions { measure_waste: true, ..EngineOptions::default() });
-    let template = ChatTemplate::required(&subject.files).unwrap_or_else(|e| stop(&e.to_string()));
-    let llm = Embedded::new(
-        subject.engine.clone(),
-        measure::MODEL,
-        Arc::clone(&subject.tokenizer),
-        Arc::new(template),
-    )
-    .unwrap_or_else(|e| stop(&e.to_string()));
+    let llm = subject.llm(measure::MODEL).unwrap_or_else(|e| stop(&e.to_string()));
     let options =
         Options { child: PathBuf::from(env!("CARGO_BIN_EXE_unsay")), ..Options::default() };
     let sandbox = Sandbox::find(options).unwrap_or_else(|e| stop(&e.to_string()));

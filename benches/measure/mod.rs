@@ -4,14 +4,11 @@
 pub mod peer;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::{Value, json};
-use unsay::engine::{Engine, EngineOptions, Hosted};
-use unsay::model::{self, LoadOptions};
-use unsay::store::{self, Cache, ModelFiles};
-use unsay::text::{ChatTemplate, Tokenizer, stop_ids};
+use unsay::engine::EngineOptions;
+use unsay::llm::{self, Host, HostModel, HostOptions};
+use unsay::store::{self, Cache};
 
 pub const MODEL: &str = "smollm2-135m-instruct";
 
@@ -20,31 +17,13 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The default model, hosted.
-#[allow(dead_code)]
-pub struct Subject {
-    pub engine: Engine,
-    pub tokenizer: Arc<Tokenizer>,
-    pub files: ModelFiles,
-    pub load_seconds: f64,
-}
-
 /// Hosts the default model, or ends with what to do.
-pub fn host(options: EngineOptions) -> Subject {
-    let begun = Instant::now();
+#[allow(dead_code)]
+pub fn host(options: EngineOptions) -> Host {
     let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
-    let files = store::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
-    let tokenizer = Arc::new(Tokenizer::of_model(&files).unwrap_or_else(|e| stop(&e.to_string())));
-    let template = ChatTemplate::of_model(&files).unwrap_or_else(|e| stop(&e.to_string()));
-    let stop_ids =
-        stop_ids(&files, &tokenizer, template.as_ref()).unwrap_or_else(|e| stop(&e.to_string()));
-    let load = LoadOptions { threads: threads(), pages: 1024, ..LoadOptions::default() };
-    let decoder = model::load(&files, &load).unwrap_or_else(|e| stop(&e.to_string()));
-    let bytes = Arc::clone(&tokenizer);
-    let tokens = Arc::new(move |id| bytes.token_bytes(id).unwrap_or_default().to_vec());
-    let hosted = Hosted { name: MODEL.into(), decoder, tokens, stop_ids, adapters: Vec::new() };
-    let engine = Engine::start(vec![hosted], options).unwrap_or_else(|e| stop(&e.to_string()));
-    Subject { engine, tokenizer, files, load_seconds: begun.elapsed().as_secs_f64() }
+    let model = HostModel::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
+    let options = HostOptions { threads: threads(), engine: options, ..HostOptions::default() };
+    llm::host(vec![model], options).unwrap_or_else(|e| stop(&e.to_string()))
 }
 
 /// Path of the default model's file.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::engine::plan::MemorySize;
+
 /// A local inference engine on which language models correct themselves, offline.
 #[derive(Parser)]
 #[command(name = "unsay", version, about, max_term_width = 100)]
@@ -59,9 +61,15 @@ pub struct ModelArgs {
     /// How keys and values are kept
     #[arg(long, value_enum, default_value_t)]
     pub kv: KvArg,
-    /// Most tokens of a dialogue [default: what the model was trained for]
+    /// Most tokens of a dialogue [default: what the model was trained for, or what memory holds]
     #[arg(long)]
     pub context: Option<usize>,
+    /// Most memory of the whole process, e.g. 6GiB [default: what the machine can spare]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub memory: Option<MemorySize>,
+    /// Memory for keys and values, e.g. 512MiB [default: three dialogues of full length, if they fit]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub pages_memory: Option<MemorySize>,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use super::failure::{Failure, chain};
 use super::models::megabytes;
 use super::output::say;
+use crate::engine::plan::Machine;
+use crate::llm::{HostError, HostModel, HostOptions, Hosting};
 use crate::program::sandbox::{LayerState, Options as SandboxOptions, Sandbox};
 use crate::store::{self, Cache};
 
@@ -14,18 +16,27 @@ pub fn doctor() -> Result<ExitCode, Failure> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     say!("cpu        {threads} threads, {} kernels", crate::device::cpu::Tier::detect().name());
     say!("device     cpu (this build has no other)");
-    if let Some((total, free)) = memory() {
-        say!("memory     {} in all, {} free", megabytes(total), megabytes(free));
+    if let Some(machine) = Machine::read() {
+        let (total, free) = (megabytes(machine.total), megabytes(machine.free));
+        match &machine.group {
+            None => say!("memory     {total} in all, {free} free"),
+            Some(group) => say!("memory     {total} in all, {free} left of {}", group.display()),
+        }
     }
     let cache = Cache::locate()?;
     say!("cache      {}", cache.root().display());
     for (name, manifest) in store::manifests(&cache)? {
-        let state = if manifest.file_in(&cache).is_file() {
-            "here".to_owned()
+        if manifest.file_in(&cache).is_file() {
+            say!("model      {name}: here");
+            // What hosting it with the defaults would take.
+            match memory_of(&name, &cache) {
+                Ok(plan) => say!("           {plan}"),
+                Err(error) => say!("           {}", chain(&error)),
+            }
         } else {
-            format!("not pulled; `unsay pull {name}` fetches {}", megabytes(manifest.bytes))
-        };
-        say!("model      {name}: {state}");
+            let bytes = megabytes(manifest.bytes);
+            say!("model      {name}: not pulled; `unsay pull {name}` fetches {bytes}");
+        }
     }
     match Sandbox::find(SandboxOptions::default()) {
         Ok(sandbox) => {
@@ -48,13 +59,7 @@ pub fn doctor() -> Result<ExitCode, Failure> {
     }
 }
 
-/// Bytes of memory in all and free, where the system tells.
-fn memory() -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let field = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-        Some(kib * 1024)
-    };
-    Some((field("MemTotal:")?, field("MemAvailable:")?))
+fn memory_of(name: &str, cache: &Cache) -> Result<String, HostError> {
+    let model = HostModel::open(name, cache)?;
+    Ok(Hosting::plan(vec![model], HostOptions::default())?.memory().line())
 }

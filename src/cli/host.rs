@@ -1,29 +1,35 @@
-//! A model made ready by its name: files, tokenizer, template, and an engine that hosts it.
+//! A model made ready by its name, within the memory that the user or the machine allows.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::arguments::{KvArg, ModelArgs};
 use super::failure::{Failure, chain};
-use crate::device::{KvType, PAGE_POSITIONS};
-use crate::engine::{Engine, EngineError, EngineOptions, Hosted};
-use crate::llm::Embedded;
-use crate::model::{self, LoadOptions, ModelError};
+use super::output::note;
+use crate::device::KvType;
+use crate::engine::plan::{Budget, Plan};
+use crate::engine::{Engine, EngineError};
+use crate::llm::{self, Embedded, HostError, HostModel, HostOptions, Hosting};
+use crate::model::ModelError;
 use crate::store::{self, Cache, ModelFiles};
-use crate::text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError, stop_ids};
-
-/// Dialogues of full length that the pages suffice for. Memory is taken as pages are written.
-const FULL_DIALOGUES: usize = 3;
+use crate::text::{TemplateError, Tokenizer, TokenizerError};
 
 /// A hosted model and what is needed to speak with it.
 pub struct Host {
     pub name: String,
     pub engine: Engine,
     pub tokenizer: Arc<Tokenizer>,
-    pub files: ModelFiles,
     pub threads: usize,
-    /// Seconds from opening the file to an engine that answers.
+    /// Seconds from planning to an engine that answers.
     pub load_seconds: f64,
+    hosted: llm::Host,
+}
+
+/// How the plan of memory is told on standard error before loading.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tell {
+    Nothing,
+    Line,
+    Table,
 }
 
 /// Opens the model's files.
@@ -31,70 +37,49 @@ pub fn open(args: &ModelArgs) -> Result<ModelFiles, Failure> {
     Ok(store::open(&args.model, &Cache::locate()?)?)
 }
 
-/// Loads the model and starts an engine for it.
-pub fn host(args: &ModelArgs) -> Result<Host, Failure> {
-    let begun = Instant::now();
+/// Plans the model's memory, loads it and starts an engine for it.
+pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
     let threads = threads(args)?;
-    let files = open(args)?;
-    let tokenizer = Arc::new(Tokenizer::of_model(&files)?);
-    let template = ChatTemplate::of_model(&files)?;
-    let stop_ids = stop_ids(&files, &tokenizer, template.as_ref())?;
-    let spec = model::ModelSpec::from_files(&files)?;
-    let context = args.context.unwrap_or(spec.context_length);
-    if !(1..=spec.context_length).contains(&context) {
-        return Err(Failure::usage(format!("--context is {context}"))
-            .hint(format!("the model was trained for {0}; give 1 to {0}", spec.context_length)));
-    }
-    let options = LoadOptions {
-        threads,
+    let budget = Budget { memory: args.memory, page_memory: args.pages_memory };
+    let model = HostModel {
         kv: match args.kv {
             KvArg::F16 => KvType::F16,
             KvArg::F32 => KvType::F32,
         },
-        pages: FULL_DIALOGUES.saturating_mul(context.div_ceil(PAGE_POSITIONS)),
         context: args.context,
-        keep_hidden: true,
+        ..HostModel::open(&args.model, &Cache::locate()?)?
     };
-    let decoder = model::load(&files, &options)?;
-    let name = display_name(&args.model);
-    let bytes = Arc::clone(&tokenizer);
-    let tokens = Arc::new(move |id| bytes.token_bytes(id).unwrap_or_default().to_vec());
-    let hosted = Hosted { name: name.clone(), decoder, tokens, stop_ids, adapters: Vec::new() };
-    let engine = Engine::start(vec![hosted], EngineOptions::default())?;
-    Ok(Host {
-        name,
-        engine,
-        tokenizer,
-        files,
-        threads,
-        load_seconds: begun.elapsed().as_secs_f64(),
-    })
+    let name = model.name.clone();
+    let options = HostOptions { threads, budget, ..HostOptions::default() };
+    let hosting = Hosting::plan(vec![model], options)?;
+    match tell {
+        Tell::Nothing => {}
+        Tell::Line => note!("plan: {}", hosting.memory().line()),
+        Tell::Table => note!("{}", hosting.memory()),
+    }
+    let hosted = hosting.load()?;
+    let engine = hosted.engine.clone();
+    let tokenizer = Arc::clone(&hosted.models[0].tokenizer);
+    Ok(Host { name, engine, tokenizer, threads, load_seconds: hosted.load_seconds, hosted })
 }
 
 impl Host {
     /// The model as methods see it. A model without a chat template holds no dialogues.
     pub fn llm(&self) -> Result<Embedded, Failure> {
-        let template = ChatTemplate::required(&self.files)?;
-        Ok(Embedded::new(
-            self.engine.clone(),
-            &self.name,
-            Arc::clone(&self.tokenizer),
-            Arc::new(template),
-        )?)
+        Ok(self.hosted.llm(&self.name)?)
     }
-}
 
-/// A manifest's name as it is; of a path its last part.
-fn display_name(model: &str) -> String {
-    std::path::Path::new(model)
-        .file_stem()
-        .map_or_else(|| model.to_owned(), |stem| stem.to_string_lossy().into_owned())
+    /// The memory that was planned.
+    pub fn plan(&self) -> &Plan {
+        &self.hosted.plan
+    }
 }
 
 /// More threads than this a processor only make it change places.
 const THREADS_A_PROCESSOR: usize = 4;
 
 fn threads(args: &ModelArgs) -> Result<usize, Failure> {
+    // The affinity and the quota of the control group count.
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let most = THREADS_A_PROCESSOR * here;
     match args.threads {
@@ -102,6 +87,19 @@ fn threads(args: &ModelArgs) -> Result<usize, Failure> {
         Some(n) if (1..=most).contains(&n) => Ok(n),
         Some(n) => Err(Failure::usage(format!("--threads is {n}"))
             .hint(format!("this machine has {here} processors; give 1 to {most}"))),
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Store(error) => error.into(),
+            HostError::Tokenizer(error) => error.into(),
+            HostError::Template(error) => error.into(),
+            HostError::Model(error) => error.into(),
+            HostError::Engine(error) => error.into(),
+            HostError::Plan(error) => Failure::usage(chain(&error)),
+        }
     }
 }
 

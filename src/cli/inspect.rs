@@ -59,7 +59,7 @@ pub fn tokenize(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
 
 /// `unsay generate --prompt P`
 pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
-    let host = host::host(&args.model)?;
+    let host = host::host(&args.model, host::Tell::Nothing)?;
     let prompt = prompt_ids(&host.tokenizer, &args.prompt)?;
     let sampling = Sampling {
         temperature: args.temperature,
@@ -89,7 +89,7 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
                     if args.json {
                         let tokens = named(&host.tokenizer, &tokens);
                         print_json(
-                            &json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost}),
+                            &json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost, "memory": host.plan()}),
                         )?;
                     } else {
                         output::text(&rest)?;
@@ -111,7 +111,7 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
 
 /// `unsay score --prompt P --continuation C`
 pub fn score(args: &ScoreArgs) -> Result<ExitCode, Failure> {
-    let host = host::host(&args.model)?;
+    let host = host::host(&args.model, host::Tell::Nothing)?;
     let prompt = prompt_ids(&host.tokenizer, &args.prompt)?;
     let continuation = host.tokenizer.encode(&args.continuation)?;
     if continuation.is_empty() {

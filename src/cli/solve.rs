@@ -28,7 +28,12 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
         return Err(trace_file::exists(path));
     }
     let sandbox = Sandbox::find(SandboxOptions::default())?;
-    let host = host::host(&args.model)?;
+    let tell = match (args.json, args.verbose) {
+        (true, _) => host::Tell::Nothing,
+        (false, true) => host::Tell::Table,
+        (false, false) => host::Tell::Line,
+    };
+    let host = host::host(&args.model, tell)?;
     let llm = host.llm()?;
     // Made only now, so that a failed start leaves no empty trace behind.
     let trace = args.trace.as_deref().map(TraceFile::create).transpose()?.map(Arc::new);
@@ -82,7 +87,7 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
         return Err(failure);
     }
     if args.json {
-        report(&*method, &host.name, &problem, &outcome, seconds)?;
+        report(&*method, &host, &problem, &outcome, seconds)?;
     }
     Ok(match outcome.status {
         Status::Answered { .. } => ExitCode::SUCCESS,
@@ -165,7 +170,7 @@ fn from_standard_input() -> Result<String, Failure> {
 
 fn report(
     method: &dyn Method,
-    model: &str,
+    host: &host::Host,
     problem: &Problem,
     outcome: &Outcome,
     seconds: f64,
@@ -175,9 +180,10 @@ fn report(
     let mut report = json!({
         "schema": 1,
         "method": method.name(),
-        "model": model,
+        "model": host.name,
         "question": problem.question,
         "seconds": seconds,
+        "memory": host.plan(),
     });
     if let (Some(report), Some(object)) = (report.as_object_mut(), object.as_object_mut()) {
         report.append(object);

@@ -8,6 +8,7 @@
 //! - `hosted`: a model; `tree`: what is computed, by prefix; `pages`, `memory`: where it lies;
 //!   `sequence`: ids and the way to what is computed of them.
 //! - `sampler` on `philox`, `statistics`, `stops`: from logits to tokens.
+//! - `plan`: the budget of memory over all models, before they are loaded.
 //! - `ledger`, `waste` on `prefix`: what it cost, in exact counts.
 
 mod error;
@@ -19,6 +20,7 @@ mod memory;
 mod message;
 mod pages;
 mod philox;
+pub mod plan;
 mod prefix;
 mod request;
 mod sampler;

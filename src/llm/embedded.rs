@@ -15,25 +15,9 @@ use super::{
     TakenBack, TokenId,
 };
 use crate::engine::{
-    Engine, EngineError, EngineOptions, Finish, GenerationEvent, Hosted, Sampling, Session, Tag,
-    TokenStats,
+    Engine, EngineError, Finish, GenerationEvent, Sampling, Session, Tag, TokenStats,
 };
-use crate::model::{LoadOptions, ModelError};
-use crate::store::ModelFiles;
-use crate::text::{self, ChatTemplate, Detokenizer, TemplateError, Tokenizer, TokenizerError};
-
-/// Why a model could not be hosted for dialogues.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
+use crate::text::{self, ChatTemplate, Detokenizer, TemplateError, Tokenizer};
 
 /// A model of an engine of this process. Clones share the engine.
 #[derive(Clone)]
@@ -61,27 +45,6 @@ impl Embedded {
         };
         let context_length = model.context_length;
         Ok(Self { name: name.to_owned(), context_length, engine, tokenizer, template })
-    }
-
-    /// Loads a model and starts an engine that hosts it alone.
-    pub fn start(
-        name: &str,
-        files: &ModelFiles,
-        load: &LoadOptions,
-        options: EngineOptions,
-    ) -> Result<Self, HostError> {
-        let tokenizer = Arc::new(Tokenizer::of_model(files)?);
-        let template = Arc::new(ChatTemplate::required(files)?);
-        let bytes = tokenizer.clone();
-        let hosted = Hosted {
-            name: name.to_owned(),
-            decoder: crate::model::load(files, load)?,
-            tokens: Arc::new(move |id| bytes.token_bytes(id).unwrap_or_default().to_vec()),
-            stop_ids: text::stop_ids(files, &tokenizer, Some(&template))?,
-            adapters: Vec::new(),
-        };
-        let engine = Engine::start(vec![hosted], options)?;
-        Ok(Self::new(engine, name, tokenizer, template)?)
     }
 
     /// The engine, with the ledger of all dialogues.

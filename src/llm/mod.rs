@@ -1,12 +1,13 @@
 //! What methods see of a language model: `Llm` and `Dialogue`, with the embedded engine and a
 //! scripted model behind them; prompt templates; the trace's events. Uses `engine`, `text`, and to host
-//! a model `model` and `store`.
+//! models `model`, `device` and `store`.
 //!
 //! The interface asks nothing that a remote chat server could not answer; what one cannot do
 //! (score, fork at no cost) it says in `Abilities`.
 
 mod embedded;
 mod history;
+mod host;
 mod prompts;
 mod scripted;
 mod streams;
@@ -15,7 +16,8 @@ mod trace;
 pub use crate::engine::{Cost, FinishReason};
 pub use crate::text::Role;
 use crate::text::TokenId;
-pub use embedded::{Embedded, HostError};
+pub use embedded::Embedded;
+pub use host::{Host, HostError, HostModel, HostOptions, HostedModel, Hosting, host};
 pub use prompts::{PromptError, Prompts};
 pub use scripted::{Heard, Scripted, ScriptedReply};
 pub use streams::StreamName;

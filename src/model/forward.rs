@@ -167,7 +167,12 @@ impl<O: Ops> Transformer<O> {
     }
 
     /// Rows `from..` of a checked batch, at most [`ROWS`]; answers those that are not finite.
-    fn pass(&mut self, from: usize, rows: &[Row], tables: &[&[PageId]]) -> Result<Vec<usize>, ModelError> {
+    fn pass(
+        &mut self,
+        from: usize,
+        rows: &[Row],
+        tables: &[&[PageId]],
+    ) -> Result<Vec<usize>, ModelError> {
         let tokens: Vec<u32> = rows.iter().map(|row| row.token.0).collect();
         let slots: Vec<usize> = rows.iter().map(|row| row.slot).collect();
         let positions: Vec<usize> = rows.iter().map(|row| row.position).collect();

@@ -1,0 +1,437 @@
+//! The budget of memory over all models of an engine: what each takes, what is left for pages, and
+//! whether it fits, all before anything is loaded.
+//!
+//! Pages of all models share one sum of bytes. Each model addresses it through an arena of its own,
+//! whose memory is taken as pages are first written and given back as they are discarded; so memory
+//! moves between models page by page, and an arena has as many pages as the whole sum would hold.
+
+mod machine;
+mod size;
+
+use std::fmt;
+
+use crate::device::PAGE_POSITIONS;
+use crate::model::Footprint;
+pub use machine::Machine;
+pub use size::{MemorySize, SizeError};
+use size::{grouped, mebibytes};
+
+/// Dialogues of full length for each model that pages suffice for, where memory does. They need not
+/// be written, and what is not written takes no memory.
+pub const FULL_DIALOGUES: usize = 3;
+
+/// Fewest positions that each model must have pages for (or its context, where that is shorter).
+pub const LEAST_POSITIONS: usize = 256;
+
+/// What the process takes beside its models: its code, stacks of threads, the runtime, buffers of
+/// requests. A stated allowance, measured at 12 MiB for a process that hosts the default model.
+pub const PROCESS_BYTES: u64 = 16 << 20;
+
+/// Rows whose logits the engine holds at once, for each model.
+const LOGIT_ROWS: u64 = 32;
+
+/// Bytes of the sampler's work space for each token of a vocabulary: two f64 and two ids.
+const SAMPLER_BYTES: u64 = 24;
+
+/// What stays for others of the memory that is there: one part in sixteen, and no less than 64 MiB.
+fn reserve(free: u64) -> u64 {
+    (free / 16).max(64 << 20)
+}
+
+/// A model that is to be hosted.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    pub name: String,
+    pub footprint: Footprint,
+    /// The user asked for this context: a shorter one will not do.
+    pub context_is_wanted: bool,
+    /// Bytes that live beside the decoder: the tokenizer, the template.
+    pub beside: u64,
+}
+
+/// What the user bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// For the whole process; None: what the machine can spare.
+    pub memory: Option<MemorySize>,
+    /// For the pages of all models together; None: [`FULL_DIALOGUES`] of each model, as far as they
+    /// fit.
+    pub page_memory: Option<MemorySize>,
+}
+
+/// Where the limit of a plan comes from.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "from")]
+pub enum Limit {
+    /// The user's word.
+    Given { bytes: u64 },
+    /// What is left on the machine or in a control group, less a reserve for others.
+    Left { bytes: u64, machine: Machine, reserve: u64 },
+}
+
+impl Limit {
+    /// Most bytes of the whole process.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Given { bytes } | Self::Left { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given { bytes } => write!(f, "{} MiB given", mebibytes(*bytes)),
+            Self::Left { bytes, machine, reserve } => {
+                write!(f, "{} MiB available (", mebibytes(*bytes))?;
+                let (free, reserve) = (mebibytes(machine.free), mebibytes(*reserve));
+                match &machine.group {
+                    None => write!(f, "{free} free, ")?,
+                    Some(group) => write!(f, "{free} left of {}, ", group.display())?,
+                }
+                write!(f, "{reserve} kept for others)")
+            }
+        }
+    }
+}
+
+/// Bytes of a process by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Parts {
+    /// Weights in memory of the device's own.
+    pub held_weights: u64,
+    /// Weights that are used where they lie in the mapped file.
+    pub mapped_weights: u64,
+    /// Tables of rotations.
+    pub rope: u64,
+    /// Buffers of a forward pass.
+    pub work: u64,
+    /// Logits and the sampler's work space.
+    pub logits: u64,
+    /// Tokenizer and template.
+    pub tokenizer: u64,
+}
+
+impl Parts {
+    fn of(demand: &Demand) -> Self {
+        let vocab = demand.footprint.vocab as u64;
+        Self {
+            held_weights: demand.footprint.held_weights,
+            mapped_weights: demand.footprint.mapped_weights,
+            rope: demand.footprint.rope,
+            work: demand.footprint.work,
+            logits: vocab * (4 * LOGIT_ROWS + SAMPLER_BYTES),
+            tokenizer: demand.beside,
+        }
+    }
+
+    /// Name and bytes of each part, in the order of tables.
+    fn lines(&self) -> [(&'static str, u64); 6] {
+        [
+            ("weights", self.held_weights),
+            ("weights in the mapped file", self.mapped_weights),
+            ("tables of rotations", self.rope),
+            ("work buffers", self.work),
+            ("logits and sampler", self.logits),
+            ("tokenizer", self.tokenizer),
+        ]
+    }
+
+    fn sum(&self) -> u64 {
+        self.lines().iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    fn weights(&self) -> u64 {
+        self.held_weights.saturating_add(self.mapped_weights)
+    }
+}
+
+/// A model's part of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct PlannedModel {
+    pub name: String,
+    pub parts: Parts,
+    pub page_bytes: u64,
+    /// Pages that the shared sum would hold if this model had all of it.
+    pub page_count: usize,
+    /// Most positions of a sequence: what the user or the model says, or what the pages hold.
+    pub context: usize,
+}
+
+/// The memory of an engine with all its models.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Plan {
+    pub models: Vec<PlannedModel>,
+    /// Bytes of the pages of all models together, when all are written.
+    pub page_memory: u64,
+    /// [`PROCESS_BYTES`].
+    pub process: u64,
+    /// The sum of everything: the most memory that the process will hold.
+    pub total: u64,
+    pub limit: Limit,
+}
+
+/// Why models cannot be hosted within a budget.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("no model was given; name at least one")]
+    NoModels,
+    #[error(
+        "a budget of {asked} is more than there is: this machine (or the control group of the process) \
+         has {most}; give at most that"
+    )]
+    BeyondMachine { asked: MemorySize, most: MemorySize },
+    #[error(
+        "the system does not say how much memory there is; say how much may be used (--memory)"
+    )]
+    UnknownMemory,
+    #[error(
+        "{needed} MiB are needed before any page, and the limit is {limit}: {sums}; ways out: {ways}",
+        needed = mebibytes(*.needed)
+    )]
+    WeightsDoNotFit { needed: u64, limit: Limit, sums: String, ways: String },
+    #[error(
+        "pages for {positions} positions of each model need {needed} MiB and {left} MiB are left of \
+         {limit}: {sums}; ways out: {ways}",
+        needed = mebibytes(*.needed), left = mebibytes(*.left)
+    )]
+    PagesDoNotFit {
+        positions: usize,
+        needed: u64,
+        left: u64,
+        limit: Limit,
+        sums: String,
+        ways: String,
+    },
+    #[error(
+        "{asked} are asked for pages and {left} MiB are left of {limit}: {sums}; ways out: fewer bytes \
+         for pages (--pages-memory), more in all (--memory), a smaller quantisation, or fewer models",
+        left = mebibytes(*.left)
+    )]
+    PageMemoryDoesNotFit { asked: MemorySize, left: u64, limit: Limit, sums: String },
+    #[error(
+        "a context of {context} positions is asked for {model:?}, and the {pages} MiB for pages hold \
+         {holds} of its positions; ways out: {ways}",
+        pages = mebibytes(*.page_memory)
+    )]
+    ContextDoesNotFit {
+        model: String,
+        context: usize,
+        holds: usize,
+        page_memory: u64,
+        ways: String,
+    },
+}
+
+impl Plan {
+    /// Adds up what the models take, and gives what is left to pages.
+    pub fn of(
+        demands: &[Demand],
+        budget: &Budget,
+        machine: Option<&Machine>,
+    ) -> Result<Self, PlanError> {
+        if demands.is_empty() {
+            return Err(PlanError::NoModels);
+        }
+        let limit = limit(budget, machine)?;
+        let whole: Vec<Parts> = demands.iter().map(Parts::of).collect();
+        let fixed = whole.iter().fold(PROCESS_BYTES, |sum, parts| sum.saturating_add(parts.sum()));
+        let sums = || sums(&whole, demands);
+        let Some(left) = limit.bytes().checked_sub(fixed) else {
+            let ways = ways(&["a smaller quantisation"], demands.len());
+            return Err(PlanError::WeightsDoNotFit { needed: fixed, limit, sums: sums(), ways });
+        };
+        let wanted = pages_for(demands, FULL_DIALOGUES, usize::MAX);
+        let page_memory = match budget.page_memory {
+            Some(asked) if asked.0 > left => {
+                return Err(PlanError::PageMemoryDoesNotFit { asked, left, limit, sums: sums() });
+            }
+            Some(asked) => asked.0,
+            None => wanted.min(left),
+        };
+        let least = pages_for(demands, 1, LEAST_POSITIONS);
+        if least > page_memory {
+            let (positions, left) = (LEAST_POSITIONS, page_memory);
+            let ways = ways(&PAGE_WAYS, demands.len());
+            let sums = sums();
+            let needed = least;
+            return Err(PlanError::PagesDoNotFit { positions, needed, left, limit, sums, ways });
+        }
+        let models = demands
+            .iter()
+            .map(|demand| planned(demand, page_memory, demands.len()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let total = models
+            .iter()
+            .fold(PROCESS_BYTES.saturating_add(page_memory), |sum, m| sum + m.parts.sum());
+        Ok(Self { models, page_memory, process: PROCESS_BYTES, total, limit })
+    }
+
+    /// All parts of all models.
+    fn parts(&self) -> Parts {
+        let mut sum = Parts::default();
+        for Parts { held_weights, mapped_weights, rope, work, logits, tokenizer } in
+            self.models.iter().map(|model| model.parts)
+        {
+            sum.held_weights += held_weights;
+            sum.mapped_weights += mapped_weights;
+            sum.rope += rope;
+            sum.work += work;
+            sum.logits += logits;
+            sum.tokenizer += tokenizer;
+        }
+        sum
+    }
+
+    /// The plan in one line.
+    pub fn line(&self) -> String {
+        let parts = self.parts();
+        let beside = parts.sum() - parts.weights() + self.process;
+        let contexts: Vec<String> =
+            self.models.iter().map(|model| grouped(model.context as u64)).collect();
+        format!(
+            "weights {} + buffers {} + pages {} = {} MiB of {}; context {}",
+            mebibytes(parts.weights()),
+            mebibytes(beside),
+            mebibytes(self.page_memory),
+            mebibytes(self.total),
+            self.limit,
+            contexts.join(" and ")
+        )
+    }
+}
+
+/// What makes pages fit.
+const PAGE_WAYS: [&str; 4] = [
+    "a smaller context (--context)",
+    "keys and values in f16 (--kv f16)",
+    "more memory (--memory, --pages-memory)",
+    "a smaller quantisation",
+];
+
+fn ways(ways: &[&str], models: usize) -> String {
+    let mut ways = ways.to_vec();
+    if !ways.iter().any(|way| way.contains("--memory")) {
+        ways.push("more memory (--memory)");
+    }
+    if models > 1 {
+        ways.push("fewer models");
+    }
+    ways.join(", ")
+}
+
+fn limit(budget: &Budget, machine: Option<&Machine>) -> Result<Limit, PlanError> {
+    match (budget.memory, machine) {
+        (Some(asked), Some(machine)) if asked.0 > machine.total => {
+            Err(PlanError::BeyondMachine { asked, most: MemorySize(machine.total) })
+        }
+        (Some(asked), _) => Ok(Limit::Given { bytes: asked.0 }),
+        (None, None) => Err(PlanError::UnknownMemory),
+        (None, Some(machine)) => {
+            let reserve = reserve(machine.free);
+            let bytes = machine.free.saturating_sub(reserve);
+            Ok(Limit::Left { bytes, machine: machine.clone(), reserve })
+        }
+    }
+}
+
+/// Bytes of pages for `dialogues` of each model, of `positions` each or of its context.
+fn pages_for(demands: &[Demand], dialogues: usize, positions: usize) -> u64 {
+    demands.iter().fold(0, |sum: u64, Demand { footprint, .. }| {
+        let pages = footprint.context.min(positions).div_ceil(PAGE_POSITIONS);
+        let bytes = footprint.page_bytes.saturating_mul(pages as u64);
+        sum.saturating_add(bytes.saturating_mul(dialogues as u64))
+    })
+}
+
+fn planned(demand: &Demand, page_memory: u64, models: usize) -> Result<PlannedModel, PlanError> {
+    let Demand { name, footprint, .. } = demand;
+    let pages = (page_memory / footprint.page_bytes.max(1)).min(u64::from(u32::MAX)) as usize;
+    let holds = pages.saturating_mul(PAGE_POSITIONS);
+    if demand.context_is_wanted && holds < footprint.context {
+        return Err(PlanError::ContextDoesNotFit {
+            model: name.clone(),
+            context: footprint.context,
+            holds,
+            page_memory,
+            ways: ways(&PAGE_WAYS, models),
+        });
+    }
+    let footprint = footprint.with_pages(pages);
+    Ok(PlannedModel {
+        name: name.clone(),
+        parts: Parts::of(&Demand { footprint, ..demand.clone() }),
+        page_bytes: footprint.page_bytes,
+        page_count: pages,
+        context: footprint.context.min(holds),
+    })
+}
+
+/// The sums of a plan that does not fit, model by model.
+fn sums(parts: &[Parts], demands: &[Demand]) -> String {
+    let each = parts.iter().zip(demands).map(|(parts, demand)| {
+        let (all, weights) = (parts.sum(), parts.weights());
+        format!(
+            "{} {} (weights {}, buffers {})",
+            demand.name,
+            mebibytes(all),
+            mebibytes(weights),
+            mebibytes(all - weights)
+        )
+    });
+    each.chain([format!("process {}", mebibytes(PROCESS_BYTES))]).collect::<Vec<_>>().join(" + ")
+}
+
+impl fmt::Display for Plan {
+    /// A table in MiB: a column a model, and their sums.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sums = self.parts();
+        let several = self.models.len() > 1;
+        let names = self.models.iter().map(|model| model.name.clone());
+        let mut rows = vec![row("memory in MiB", names, several.then(|| "all".to_owned()))];
+        for (index, (what, sum)) in sums.lines().into_iter().enumerate() {
+            if sum > 0 {
+                let each = self.models.iter().map(|model| mebibytes(model.parts.lines()[index].1));
+                rows.push(row(what, each, several.then(|| mebibytes(sum))));
+            }
+        }
+        let shared = |what, bytes| {
+            let bytes = mebibytes(bytes);
+            match several {
+                true => row(what, self.models.iter().map(|_| String::new()), Some(bytes)),
+                false => row(what, std::iter::once(bytes), None),
+            }
+        };
+        let pages = if several { "pages, shared" } else { "pages" };
+        rows.push(shared(pages, self.page_memory));
+        rows.push(shared("the process itself", self.process));
+        rows.push(shared("sum", self.total));
+        let positions = |m: &PlannedModel| grouped((m.page_count * PAGE_POSITIONS) as u64);
+        let held = self.models.iter().map(positions);
+        rows.push(row("positions that pages hold", held, several.then(String::new)));
+        let contexts = self.models.iter().map(|model| grouped(model.context as u64));
+        rows.push(row("context", contexts, several.then(String::new)));
+        write_table(f, &rows)?;
+        write!(f, "limit: {}", self.limit)
+    }
+}
+
+fn row(what: &str, cells: impl Iterator<Item = String>, last: Option<String>) -> Vec<String> {
+    std::iter::once(what.to_owned()).chain(cells).chain(last).collect()
+}
+
+/// Columns as wide as their widest cell; the first to the left, the others to the right.
+fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut line = format!("{:<1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

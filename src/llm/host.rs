@@ -1,0 +1,233 @@
+//! Hosting: from names or paths of models to one engine that holds them all, on one pool of threads,
+//! within one budget of memory that is known before anything is loaded.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Embedded;
+use crate::device::KvType;
+use crate::device::cpu::Cpu;
+use crate::engine::plan::{Budget, Demand, Machine, Plan, PlanError};
+use crate::engine::{Engine, EngineError, EngineOptions, Hosted};
+use crate::model::{Footprint, LoadOptions, ModelError, Transformer};
+use crate::store::{self, Cache, ModelFiles, StoreError};
+use crate::text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError, stop_ids};
+
+/// Bytes of a tokenizer for each token of its vocabulary. A stated allowance: the default model's
+/// takes 300 when it is read, and more as its cache of words fills.
+const TOKENIZER_BYTES: u64 = 384;
+
+/// Why a model could not be hosted.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// A model that is to be hosted, and how.
+#[derive(Clone, Debug)]
+pub struct HostModel {
+    /// The name by which it is spoken to. The same files may be hosted under several.
+    pub name: String,
+    pub files: ModelFiles,
+    pub kv: KvType,
+    /// Most positions of a sequence; None: as many as the model was trained for, or fewer where
+    /// memory does not suffice for the pages.
+    pub context: Option<usize>,
+    /// Hidden rows stay with their pages.
+    pub keep_hidden: bool,
+}
+
+impl HostModel {
+    /// A model of these files: f16, its own context, hidden rows kept.
+    pub fn new(name: impl Into<String>, files: ModelFiles) -> Self {
+        Self { name: name.into(), files, kv: KvType::default(), context: None, keep_hidden: true }
+    }
+
+    /// Opens a model by the name of a manifest or by a path. It is called by the manifest's name, or
+    /// by the last part of the path without its ending.
+    pub fn open(name_or_path: &str, cache: &Cache) -> Result<Self, StoreError> {
+        let files = store::open(name_or_path, cache)?;
+        let stem = Path::new(name_or_path).file_stem();
+        let name = stem.map_or_else(|| name_or_path.into(), |stem| stem.to_string_lossy());
+        Ok(Self::new(name, files))
+    }
+}
+
+/// How models are hosted together.
+#[derive(Clone, Copy, Debug)]
+pub struct HostOptions {
+    /// Threads that all models share; at least 1.
+    pub threads: usize,
+    pub budget: Budget,
+    /// The plan decides `page_memory`.
+    pub engine: EngineOptions,
+}
+
+impl Default for HostOptions {
+    /// All threads that the process may use (its control group's quota counts), and what memory the
+    /// machine can spare.
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { threads, budget: Budget::default(), engine: EngineOptions::default() }
+    }
+}
+
+/// Models with the plan of their memory, not loaded yet.
+pub struct Hosting {
+    models: Vec<HostModel>,
+    options: HostOptions,
+    plan: Plan,
+    begun: Instant,
+}
+
+impl Hosting {
+    /// Plans the memory of these models from the headers of their files; nothing is loaded. What
+    /// does not fit is refused.
+    pub fn plan(models: Vec<HostModel>, options: HostOptions) -> Result<Self, HostError> {
+        let begun = Instant::now();
+        for (index, model) in models.iter().enumerate() {
+            if models[..index].iter().any(|other| other.name == model.name) {
+                return Err(EngineError::DuplicateModel { name: model.name.clone() }.into());
+            }
+        }
+        let demands = models.iter().map(demand).collect::<Result<Vec<_>, _>>()?;
+        let plan = Plan::of(&demands, &options.budget, Machine::read().as_ref())?;
+        Ok(Self { models, options, plan, begun })
+    }
+
+    /// What will be taken.
+    pub fn memory(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Loads the models, one behind the other, and starts their engine.
+    pub fn load(self) -> Result<Host, HostError> {
+        let Self { models, options, plan, begun } = self;
+        let cpu = Cpu::new(options.threads).map_err(ModelError::from)?;
+        let (mut hosted, mut loaded) = (Vec::new(), Vec::new());
+        for (model, planned) in models.into_iter().zip(&plan.models) {
+            let load = LoadOptions {
+                threads: options.threads,
+                kv: model.kv,
+                pages: planned.page_count,
+                context: Some(planned.context),
+                keep_hidden: model.keep_hidden,
+            };
+            let (guest, model) = prepare(model.name, model.files, &load, cpu.beside())?;
+            hosted.push(guest);
+            loaded.push(model);
+        }
+        let engine = EngineOptions { page_memory: Some(plan.page_memory), ..options.engine };
+        let engine = Engine::start(hosted, engine)?;
+        let load_seconds = begun.elapsed().as_secs_f64();
+        Ok(Host { engine, models: loaded, plan, threads: options.threads, load_seconds })
+    }
+}
+
+/// Plans and loads in one go.
+pub fn host(models: Vec<HostModel>, options: HostOptions) -> Result<Host, HostError> {
+    Hosting::plan(models, options)?.load()
+}
+
+fn demand(model: &HostModel) -> Result<Demand, ModelError> {
+    // The plan decides how many pages there are; until then the table of rotations is whole.
+    let pages = usize::MAX;
+    let options = LoadOptions {
+        threads: 1,
+        kv: model.kv,
+        pages,
+        context: model.context,
+        keep_hidden: model.keep_hidden,
+    };
+    let footprint = Footprint::of(&model.files, &options)?;
+    Ok(Demand {
+        name: model.name.clone(),
+        footprint,
+        context_is_wanted: model.context.is_some(),
+        beside: TOKENIZER_BYTES * footprint.vocab as u64,
+    })
+}
+
+/// An engine with its models, and what is needed to speak with them.
+pub struct Host {
+    pub engine: Engine,
+    /// In the order in which they were given.
+    pub models: Vec<HostedModel>,
+    pub plan: Plan,
+    pub threads: usize,
+    /// Seconds from planning to an engine that answers.
+    pub load_seconds: f64,
+}
+
+/// A hosted model beside its engine.
+pub struct HostedModel {
+    pub name: String,
+    pub files: ModelFiles,
+    pub tokenizer: Arc<Tokenizer>,
+    /// None: the model holds no dialogues.
+    pub template: Option<Arc<ChatTemplate>>,
+}
+
+impl Host {
+    /// A model as methods see it, by the name that it was given. One without a chat template holds no
+    /// dialogues and is refused.
+    pub fn llm(&self, name: &str) -> Result<Embedded, HostError> {
+        let Some(model) = self.models.iter().find(|model| model.name == name) else {
+            let names: Vec<&str> = self.models.iter().map(|model| model.name.as_str()).collect();
+            let hosted = names.join(", ");
+            return Err(EngineError::UnknownModel { name: name.to_owned(), hosted }.into());
+        };
+        let template = match &model.template {
+            Some(template) => Arc::clone(template),
+            None => Arc::new(ChatTemplate::required(&model.files)?),
+        };
+        Ok(Embedded::new(self.engine.clone(), name, Arc::clone(&model.tokenizer), template)?)
+    }
+}
+
+/// Reads a model's tokenizer and template and loads its weights onto a device.
+fn prepare(
+    name: String,
+    files: ModelFiles,
+    load: &LoadOptions,
+    cpu: Cpu,
+) -> Result<(Hosted, HostedModel), HostError> {
+    let tokenizer = Arc::new(Tokenizer::of_model(&files)?);
+    let template = ChatTemplate::of_model(&files)?.map(Arc::new);
+    let hosted = Hosted {
+        name: name.clone(),
+        tokens: tokenizer.clone(),
+        stop_ids: stop_ids(&files, &tokenizer, template.as_deref())?,
+        adapters: Vec::new(),
+        decoder: Box::new(Transformer::load_with(cpu, &files, load)?),
+    };
+    Ok((hosted, HostedModel { name, files, tokenizer, template }))
+}
+
+impl Embedded {
+    /// Loads one model as it is told, without a plan, and starts an engine that hosts it alone.
+    pub fn start(
+        name: &str,
+        files: &ModelFiles,
+        load: &LoadOptions,
+        options: EngineOptions,
+    ) -> Result<Self, HostError> {
+        let template = ChatTemplate::required(files)?;
+        let cpu = Cpu::new(load.threads).map_err(ModelError::from)?;
+        let (hosted, model) = prepare(name.to_owned(), files.clone(), load, cpu)?;
+        let engine = Engine::start(vec![hosted], options)?;
+        Ok(Self::new(engine, name, model.tokenizer, Arc::new(template))?)
+    }
+}
