@@ -52,6 +52,7 @@ bench:
 	$(CARGO) bench --locked --bench batch
 	$(CARGO) bench --locked --bench rewind
 	$(CARGO) bench --locked --bench waste
+	$(CARGO) bench --locked --bench budget
 	$(CARGO) bench --locked --bench ralu
 
 # An hour; UNSAY_SOAK_SECONDS sets another time.

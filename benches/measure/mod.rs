@@ -51,8 +51,18 @@ pub fn median(values: &[f64]) -> f64 {
 /// Peak resident memory of a process in bytes, as the kernel counts it.
 #[allow(dead_code)]
 pub fn peak_memory(pid: &str) -> u64 {
+    memory_field(pid, "VmHWM:")
+}
+
+/// Resident memory of a process in bytes.
+#[allow(dead_code)]
+pub fn resident(pid: &str) -> u64 {
+    memory_field(pid, "VmRSS:")
+}
+
+fn memory_field(pid: &str, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
+    let line = status.lines().find(|l| l.starts_with(name));
     let kib = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }

@@ -26,16 +26,20 @@ pub fn doctor() -> Result<ExitCode, Failure> {
     let cache = Cache::locate()?;
     say!("cache      {}", cache.root().display());
     for (name, manifest) in store::manifests(&cache)? {
-        if manifest.file_in(&cache).is_file() {
-            say!("model      {name}: here");
-            // What hosting it with the defaults would take.
-            match memory_of(&name, &cache) {
-                Ok(plan) => say!("           {plan}"),
-                Err(error) => say!("           {}", chain(&error)),
+        match manifest.is_in(&cache) {
+            Ok(true) => {
+                say!("model      {name}: here");
+                // What hosting it with the defaults would take.
+                match memory_of(&name, &cache) {
+                    Ok(plan) => say!("           {plan}"),
+                    Err(error) => say!("           {}", chain(&error)),
+                }
             }
-        } else {
-            let bytes = megabytes(manifest.bytes);
-            say!("model      {name}: not pulled; `unsay pull {name}` fetches {bytes}");
+            Ok(false) => {
+                let bytes = megabytes(manifest.bytes);
+                say!("model      {name}: not pulled; `unsay pull {name}` fetches {bytes}");
+            }
+            Err(error) => say!("model      {name}: {}", chain(&error)),
         }
     }
     match Sandbox::find(SandboxOptions::default()) {

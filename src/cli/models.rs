@@ -15,7 +15,11 @@ pub fn list() -> Result<ExitCode, Failure> {
     let manifests = store::manifests(&cache)?;
     let wide = manifests.keys().map(String::len).max().unwrap_or(0);
     for (name, manifest) in &manifests {
-        let here = if manifest.file_in(&cache).is_file() { "here" } else { "not pulled" };
+        let here = match manifest.is_in(&cache) {
+            Ok(true) => "here",
+            Ok(false) => "not pulled",
+            Err(_) => "unreadable",
+        };
         say!(
             "{name:wide$}  {here:<10}  {:>8}  {}  {}",
             megabytes(manifest.bytes),
@@ -36,7 +40,7 @@ pub fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(format!("no model is called `{}`", args.name))
             .hint(format!("known models: {known}")));
     };
-    if args.verify && manifest.file_in(&cache).is_file() {
+    if manifest.is_in(&cache)? && args.verify {
         store::verify(manifest, &cache)?;
         say!("{} is whole: {}", args.name, manifest.file_in(&cache).display());
         return Ok(ExitCode::SUCCESS);

@@ -435,3 +435,144 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A model of 100 MiB whose pages take 1 MiB, with nothing beside it but a table of rotations of
+    /// 1 KiB a position.
+    fn demand(name: &str, context: usize) -> Demand {
+        let footprint = Footprint {
+            held_weights: 100 * MIB,
+            mapped_weights: 0,
+            rope: 0,
+            work: 0,
+            page_bytes: MIB,
+            context,
+            vocab: 0,
+            rope_position: 1024,
+        };
+        Demand {
+            name: name.into(),
+            footprint: footprint.with_pages(usize::MAX),
+            context_is_wanted: false,
+            beside: 0,
+        }
+    }
+
+    fn plan(demands: &[Demand], memory: u64, page_memory: Option<u64>) -> Result<Plan, PlanError> {
+        let size = |mib| MemorySize(mib * MIB);
+        let budget = Budget { memory: Some(size(memory)), page_memory: page_memory.map(size) };
+        Plan::of(demands, &budget, None)
+    }
+
+    #[test]
+    fn pages_get_three_contexts_where_there_is_room() {
+        let roomy = plan(&[demand("a", 1024)], 1000, None).unwrap();
+        assert_eq!(roomy.page_memory, 3 * 64 * MIB);
+        assert_eq!(roomy.total, (100 + 1 + 3 * 64) * MIB + PROCESS_BYTES);
+        assert_eq!((roomy.models[0].page_count, roomy.models[0].context), (3 * 64, 1024));
+        // Two models share their sum, and each can address all of it.
+        let two = plan(&[demand("a", 1024), demand("b", 512)], 1000, None).unwrap();
+        assert_eq!(two.page_memory, 3 * (64 + 32) * MIB);
+        assert!(two.models.iter().all(|model| model.page_count == 3 * (64 + 32)));
+    }
+
+    #[test]
+    fn where_room_is_short_pages_take_what_is_left_and_bound_the_context() {
+        let fixed = 101 + PROCESS_BYTES / MIB;
+        let short = plan(&[demand("a", 1024)], fixed + 40, None).unwrap();
+        assert_eq!(short.page_memory, 40 * MIB);
+        assert_eq!(short.models[0].context, 640);
+        // The table of rotations is as short as the context.
+        assert_eq!(short.models[0].parts.rope, 640 * 1024);
+        assert!(short.total <= short.limit.bytes());
+        let wanted = Demand { context_is_wanted: true, ..demand("a", 1024) };
+        let refused = plan(&[wanted], fixed + 40, None).unwrap_err();
+        let PlanError::ContextDoesNotFit { context: 1024, holds: 640, .. } = refused else {
+            panic!("{refused}")
+        };
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_sums_and_the_ways_out() {
+        let two = [demand("writer", 1024), demand("judge", 1024)];
+        let refused = plan(&two, 200, None).unwrap_err();
+        let words = refused.to_string();
+        assert!(matches!(refused, PlanError::WeightsDoNotFit { .. }), "{words}");
+        for word in ["218 MiB", "200 MiB given", "writer 101", "judge 101", "fewer models"] {
+            assert!(words.contains(word), "{word}: {words}");
+        }
+        // 16 pages each are the least.
+        let fixed = 202 + PROCESS_BYTES / MIB;
+        assert!(plan(&two, fixed + 32, None).is_ok());
+        let refused = plan(&two, fixed + 31, None).unwrap_err();
+        assert!(
+            matches!(refused, PlanError::PagesDoNotFit { positions: 256, needed, left, .. }
+                if needed == 32 * MIB && left == 31 * MIB),
+            "{refused}"
+        );
+        assert!(plan(&two, 1000, Some(31)).is_err());
+        let refused = plan(&two, fixed + 50, Some(51)).unwrap_err();
+        assert!(refused.to_string().contains("51 MiB are asked for pages and 50 MiB"), "{refused}");
+        assert_eq!(plan(&two, fixed + 50, Some(50)).unwrap().page_memory, 50 * MIB);
+        // A context shorter than the least needs no more than its own.
+        assert!(plan(&[demand("a", 16)], 101 + PROCESS_BYTES / MIB + 1, None).is_ok());
+        assert_eq!(Plan::of(&[], &Budget::default(), None), Err(PlanError::NoModels));
+    }
+
+    #[test]
+    fn the_machine_bounds_what_is_asked_and_what_is_taken() {
+        let machine = Machine { total: 1000 * MIB, free: 640 * MIB, group: None };
+        let (one, none) = ([demand("a", 1024)], Budget::default());
+        let plan = Plan::of(&one, &none, Some(&machine)).unwrap();
+        assert_eq!(plan.limit.bytes(), (640 - 64) * MIB);
+        let asked = |mib| Budget { memory: Some(MemorySize(mib * MIB)), page_memory: None };
+        assert!(Plan::of(&one, &asked(1000), Some(&machine)).is_ok());
+        let refused = Plan::of(&one, &asked(1001), Some(&machine)).unwrap_err();
+        assert!(refused.to_string().contains("1,001 MiB"), "{refused}");
+        assert!(refused.to_string().contains("1,000 MiB"), "{refused}");
+        assert_eq!(Plan::of(&one, &none, None), Err(PlanError::UnknownMemory));
+        let full = Machine { free: 10 * MIB, ..machine };
+        assert!(matches!(
+            Plan::of(&one, &none, Some(&full)),
+            Err(PlanError::WeightsDoNotFit { .. })
+        ));
+    }
+
+    #[test]
+    fn sizes_beyond_all_measure_are_refused_without_overflow() {
+        let mut giant = demand("a", 1 << 28);
+        giant.footprint.held_weights = u64::MAX;
+        assert!(plan(&[giant.clone(), giant], 1000, None).is_err());
+        let mut wide = demand("a", 1 << 28);
+        wide.footprint.page_bytes = u64::MAX / 2;
+        wide.footprint.rope = 0;
+        assert!(matches!(plan(&[wide], 1000, None), Err(PlanError::PagesDoNotFit { .. })));
+    }
+
+    #[test]
+    fn a_plan_is_a_table_and_a_line() {
+        let two = plan(&[demand("writer", 1024), demand("judge", 512)], 1000, None).unwrap();
+        let expected = "\
+memory in MiB              writer  judge  all
+weights                       100    100  200
+tables of rotations           1.0    0.5  1.5
+pages, shared                             288
+the process itself                         16
+sum                                       506
+positions that pages hold   4,608  4,608
+context                     1,024    512
+limit: 1,000 MiB given";
+        assert_eq!(two.to_string(), expected);
+        assert_eq!(
+            two.line(),
+            "weights 200 + buffers 18 + pages 288 = 506 MiB of 1,000 MiB given; context 1,024 and 512"
+        );
+        let one = plan(&[demand("writer", 1024)], 1000, None).unwrap();
+        assert!(one.to_string().starts_with("memory in MiB              writer\nweights"));
+    }
+}

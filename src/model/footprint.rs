@@ -23,8 +23,8 @@ pub struct Footprint {
     /// Most positions of a sequence.
     pub context: usize,
     pub vocab: usize,
-    /// A part of `rope`: one position.
-    rope_position: u64,
+    /// One position of the table of rotations.
+    pub rope_position: u64,
 }
 
 impl Footprint {

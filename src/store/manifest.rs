@@ -89,6 +89,21 @@ impl Manifest {
     pub fn file_in(&self, cache: &Cache) -> PathBuf {
         cache.model_folder(&self.name).join(&self.file)
     }
+
+    /// Whether the file is in a cache. Something else in its place, or a folder that may not be looked
+    /// into, is an error and not an absence.
+    pub fn is_in(&self, cache: &Cache) -> Result<bool, StoreError> {
+        let path = self.file_in(cache);
+        match path.metadata() {
+            Ok(facts) if facts.is_file() => Ok(true),
+            Ok(_) => Err(StoreError::NotAModel {
+                path,
+                why: "is not a regular file; remove it and pull the model again",
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::io("look at", &path, error)),
+        }
+    }
 }
 
 impl Source {

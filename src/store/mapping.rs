@@ -10,14 +10,15 @@ use super::error::StoreError;
 /// cut short meanwhile ends the process (SIGBUS). The store itself only replaces files by renaming,
 /// which leaves a mapping whole.
 pub(crate) fn map_file(path: &Path) -> Result<Arc<memmap2::Mmap>, StoreError> {
-    let file = File::open(path).map_err(|e| StoreError::io("open", path, e))?;
-    let facts = file.metadata().map_err(|e| StoreError::io("look at", path, e))?;
+    // Before it is opened: opening a named pipe would wait for a writer.
+    let facts = path.metadata().map_err(|e| StoreError::io("open", path, e))?;
     if !facts.is_file() {
         return Err(StoreError::NotAModel {
             path: path.to_owned(),
             why: "is not a regular file; give the path of a model file",
         });
     }
+    let file = File::open(path).map_err(|e| StoreError::io("open", path, e))?;
     // SAFETY: the mapping is private and read-only, and is only ever read as bytes, for which any
     // content is valid. Nobody is expected to write to a model file in place; were it done, readers
     // would see other numbers, but every offset into the mapping was checked against its length,

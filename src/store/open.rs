@@ -66,7 +66,7 @@ pub fn open(name_or_path: &str, cache: &Cache) -> Result<ModelFiles, StoreError>
     let manifests = manifests(cache)?;
     if let Some(manifest) = manifests.get(name_or_path) {
         let (name, path) = (manifest.name.clone(), manifest.file_in(cache));
-        if !path.is_file() {
+        if !manifest.is_in(cache)? {
             return Err(StoreError::NotPulled { name });
         }
         if let Err(why) = check(manifest, &path)? {
@@ -74,7 +74,7 @@ pub fn open(name_or_path: &str, cache: &Cache) -> Result<ModelFiles, StoreError>
         }
         return Ok(ModelFiles::Gguf(Gguf::open(&path)?));
     }
-    if path.exists() {
+    if path.try_exists().map_err(|e| StoreError::io("look at", path, e))? {
         return open_path(path);
     }
     let known = manifests.keys().map(String::as_str).collect::<Vec<_>>().join(", ");

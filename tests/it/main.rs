@@ -2,6 +2,7 @@
 
 mod cli;
 mod engine;
+mod hosting;
 mod llm;
 mod model;
 mod ralu;

@@ -170,7 +170,10 @@ pub enum SandboxError {
     Setup { what: String },
     #[error("the checks given with the program are not Python: {message}{}", at_line(*line))]
     Checks { message: String, line: Option<usize> },
-    #[error("the sandbox's work folder {path}: {source}")]
+    #[error(
+        "the sandbox's work folder {path}: {source}; TMPDIR must name a folder that exists and may be \
+         written to"
+    )]
     WorkFolder { path: String, source: std::io::Error },
     #[error("the sandbox could not {what}: {source}")]
     System { what: &'static str, source: std::io::Error },
@@ -188,6 +191,7 @@ impl SandboxError {
                 | LayerMissing { .. }
                 | Leaks { .. }
                 | Child { .. }
+                | WorkFolder { .. }
         )
     }
 }
