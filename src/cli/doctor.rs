@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::failure::{Failure, chain};
 use super::models::megabytes;
 use super::output::say;
-use crate::engine::plan::Machine;
+use crate::engine::plan::{Machine, MemorySize};
 use crate::llm::{HostError, HostModel, HostOptions, Hosting};
 use crate::program::sandbox::{LayerState, Options as SandboxOptions, Sandbox};
 use crate::store::{self, Cache};
@@ -17,7 +17,7 @@ pub fn doctor() -> Result<ExitCode, Failure> {
     say!("cpu        {threads} threads, {} kernels", crate::device::cpu::Tier::detect().name());
     say!("device     cpu (this build has no other)");
     if let Some(machine) = Machine::read() {
-        let (total, free) = (megabytes(machine.total), megabytes(machine.free));
+        let (total, free) = (MemorySize(machine.total), MemorySize(machine.free));
         match &machine.group {
             None => say!("memory     {total} in all, {free} free"),
             Some(group) => say!("memory     {total} in all, {free} left of {}", group.display()),

@@ -10,7 +10,7 @@ mod size;
 
 use std::fmt;
 
-use crate::device::PAGE_POSITIONS;
+use crate::device::{KvType, PAGE_POSITIONS};
 use crate::model::Footprint;
 pub use machine::Machine;
 pub use size::{MemorySize, SizeError};
@@ -24,8 +24,8 @@ pub const FULL_DIALOGUES: usize = 3;
 pub const LEAST_POSITIONS: usize = 256;
 
 /// What the process takes beside its models: its code, stacks of threads, the runtime, buffers of
-/// requests. A stated allowance, measured at 12 MiB for a process that hosts the default model.
-pub const PROCESS_BYTES: u64 = 16 << 20;
+/// requests. A stated allowance, measured at 8 to 10 MiB beside the default model.
+pub const PROCESS_BYTES: u64 = 12 << 20;
 
 /// Rows whose logits the engine holds at once, for each model.
 const LOGIT_ROWS: u64 = 32;
@@ -43,6 +43,7 @@ fn reserve(free: u64) -> u64 {
 pub struct Demand {
     pub name: String,
     pub footprint: Footprint,
+    pub kv: KvType,
     /// The user asked for this context: a shorter one will not do.
     pub context_is_wanted: bool,
     /// Bytes that live beside the decoder: the tokenizer, the template.
@@ -238,7 +239,7 @@ impl Plan {
         let fixed = whole.iter().fold(PROCESS_BYTES, |sum, parts| sum.saturating_add(parts.sum()));
         let sums = || sums(&whole, demands);
         let Some(left) = limit.bytes().checked_sub(fixed) else {
-            let ways = ways(&["a smaller quantisation"], demands.len());
+            let ways = ways_to_load(demands);
             return Err(PlanError::WeightsDoNotFit { needed: fixed, limit, sums: sums(), ways });
         };
         let wanted = pages_for(demands, FULL_DIALOGUES, usize::MAX);
@@ -252,14 +253,14 @@ impl Plan {
         let least = pages_for(demands, 1, LEAST_POSITIONS);
         if least > page_memory {
             let (positions, left) = (LEAST_POSITIONS, page_memory);
-            let ways = ways(&PAGE_WAYS, demands.len());
+            let ways = ways_to_pages(demands);
             let sums = sums();
             let needed = least;
             return Err(PlanError::PagesDoNotFit { positions, needed, left, limit, sums, ways });
         }
         let models = demands
             .iter()
-            .map(|demand| planned(demand, page_memory, demands.len()))
+            .map(|demand| planned(demand, page_memory, demands))
             .collect::<Result<Vec<_>, _>>()?;
         let total = models
             .iter()
@@ -301,20 +302,24 @@ impl Plan {
     }
 }
 
-/// What makes pages fit.
-const PAGE_WAYS: [&str; 4] = [
-    "a smaller context (--context)",
-    "keys and values in f16 (--kv f16)",
-    "more memory (--memory, --pages-memory)",
-    "a smaller quantisation",
-];
-
-fn ways(ways: &[&str], models: usize) -> String {
-    let mut ways = ways.to_vec();
-    if !ways.iter().any(|way| way.contains("--memory")) {
-        ways.push("more memory (--memory)");
+/// What can make everything but pages fit.
+fn ways_to_load(demands: &[Demand]) -> String {
+    let mut ways = vec!["more memory (--memory)", "a smaller quantisation"];
+    if demands.len() > 1 {
+        ways.push("fewer models");
     }
-    if models > 1 {
+    ways.join(", ")
+}
+
+/// What can make pages fit.
+fn ways_to_pages(demands: &[Demand]) -> String {
+    let mut ways = vec!["a smaller context (--context)"];
+    if demands.iter().any(|demand| demand.kv == KvType::F32) {
+        ways.push("keys and values in f16 (--kv f16)");
+    }
+    ways.push("more memory (--memory, --pages-memory)");
+    ways.push("a smaller quantisation");
+    if demands.len() > 1 {
         ways.push("fewer models");
     }
     ways.join(", ")
@@ -344,7 +349,11 @@ fn pages_for(demands: &[Demand], dialogues: usize, positions: usize) -> u64 {
     })
 }
 
-fn planned(demand: &Demand, page_memory: u64, models: usize) -> Result<PlannedModel, PlanError> {
+fn planned(
+    demand: &Demand,
+    page_memory: u64,
+    demands: &[Demand],
+) -> Result<PlannedModel, PlanError> {
     let Demand { name, footprint, .. } = demand;
     let pages = (page_memory / footprint.page_bytes.max(1)).min(u64::from(u32::MAX)) as usize;
     let holds = pages.saturating_mul(PAGE_POSITIONS);
@@ -354,7 +363,7 @@ fn planned(demand: &Demand, page_memory: u64, models: usize) -> Result<PlannedMo
             context: footprint.context,
             holds,
             page_memory,
-            ways: ways(&PAGE_WAYS, models),
+            ways: ways_to_pages(demands),
         });
     }
     let footprint = footprint.with_pages(pages);
@@ -457,6 +466,7 @@ mod tests {
         };
         Demand {
             name: name.into(),
+            kv: KvType::F16,
             footprint: footprint.with_pages(usize::MAX),
             context_is_wanted: false,
             beside: 0,
@@ -495,6 +505,10 @@ mod tests {
         let PlanError::ContextDoesNotFit { context: 1024, holds: 640, .. } = refused else {
             panic!("{refused}")
         };
+        assert!(!refused.to_string().contains("f16"), "it is f16 already: {refused}");
+        let wide = Demand { context_is_wanted: true, kv: KvType::F32, ..demand("a", 1024) };
+        let refused = plan(&[wide], fixed + 40, None).unwrap_err();
+        assert!(refused.to_string().contains("--kv f16"), "{refused}");
     }
 
     #[test]
@@ -503,7 +517,7 @@ mod tests {
         let refused = plan(&two, 200, None).unwrap_err();
         let words = refused.to_string();
         assert!(matches!(refused, PlanError::WeightsDoNotFit { .. }), "{words}");
-        for word in ["218 MiB", "200 MiB given", "writer 101", "judge 101", "fewer models"] {
+        for word in ["214 MiB", "200 MiB given", "writer 101", "judge 101", "fewer models"] {
             assert!(words.contains(word), "{word}: {words}");
         }
         // 16 pages each are the least.
@@ -562,15 +576,15 @@ memory in MiB              writer  judge  all
 weights                       100    100  200
 tables of rotations           1.0    0.5  1.5
 pages, shared                             288
-the process itself                         16
-sum                                       506
+the process itself                         12
+sum                                       502
 positions that pages hold   4,608  4,608
 context                     1,024    512
 limit: 1,000 MiB given";
         assert_eq!(two.to_string(), expected);
         assert_eq!(
             two.line(),
-            "weights 200 + buffers 18 + pages 288 = 506 MiB of 1,000 MiB given; context 1,024 and 512"
+            "weights 200 + buffers 14 + pages 288 = 502 MiB of 1,000 MiB given; context 1,024 and 512"
         );
         let one = plan(&[demand("writer", 1024)], 1000, None).unwrap();
         assert!(one.to_string().starts_with("memory in MiB              writer\nweights"));

@@ -16,7 +16,7 @@ use crate::text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError, stop_i
 
 /// Bytes of a tokenizer for each token of its vocabulary. A stated allowance: the default model's
 /// takes 300 when it is read, and more as its cache of words fills.
-const TOKENIZER_BYTES: u64 = 384;
+const TOKENIZER_BYTES: u64 = 320;
 
 /// Why a model could not be hosted.
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +154,7 @@ fn demand(model: &HostModel) -> Result<Demand, ModelError> {
     let footprint = Footprint::of(&model.files, &options)?;
     Ok(Demand {
         name: model.name.clone(),
+        kv: model.kv,
         footprint,
         context_is_wanted: model.context.is_some(),
         beside: TOKENIZER_BYTES * footprint.vocab as u64,

@@ -144,9 +144,7 @@ impl<O: Ops> Transformer<O> {
         let spec = options.applied_to(ModelSpec::from_files(files)?)?;
         let (layout, pages) = (options.page_layout(&spec), options.pages);
         let arena = ops.arena(layout, pages)?;
-        let mut shelf = OnDevice::new(&ops);
-        let weights = weights::load(&mut shelf, &spec, files)?;
-        shelf.finish();
+        let weights = weights::load(&mut OnDevice::new(&ops), &spec, files)?;
         let rope = ops.rope(RopeSpec {
             base: spec.rope.base,
             pairing: spec.rope.pairing,

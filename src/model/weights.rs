@@ -57,21 +57,41 @@ pub(super) trait Shelf {
     fn vector(&mut self, tensor: &Tensor) -> Result<Self::Buffer, ModelError>;
 }
 
-/// A device as a shelf. The memory of mapped tensors that were copied is given back at once, so that
-/// loading holds one copy of the weights and not two.
+/// A device as a shelf. The memory of mapped tensors that were copied is given back, so that loading
+/// holds one copy of the weights and not two.
 pub(super) struct OnDevice<'a, O> {
     ops: &'a O,
+    /// Copied, and not given back yet.
     copied: Vec<Tensor>,
+    copied_bytes: usize,
 }
+
+/// Copied bytes that wait to be given back together: each time costs a call and a flush.
+const GIVEN_BACK_AT_ONCE: usize = 16 << 20;
 
 impl<'a, O: Ops> OnDevice<'a, O> {
     pub(super) fn new(ops: &'a O) -> Self {
-        Self { ops, copied: Vec::new() }
+        Self { ops, copied: Vec::new(), copied_bytes: 0 }
     }
 
-    /// Gives back what reading a tensor mapped of its neighbours.
-    pub(super) fn finish(self) {
-        self.copied.iter().for_each(Tensor::forget);
+    fn copied(&mut self, tensor: &Tensor) {
+        self.copied_bytes += tensor.bytes().len();
+        self.copied.push(tensor.clone());
+        if self.copied_bytes >= GIVEN_BACK_AT_ONCE {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        Tensor::forget(&self.copied);
+        self.copied.clear();
+        self.copied_bytes = 0;
+    }
+}
+
+impl<O> Drop for OnDevice<'_, O> {
+    fn drop(&mut self) {
+        Tensor::forget(&self.copied);
     }
 }
 
@@ -83,15 +103,14 @@ impl<O: Ops> Shelf for OnDevice<'_, O> {
         let weight = self.ops.weight(tensor)?;
         let [outputs, inputs] = tensor.shape[..] else { return Ok(weight) };
         if O::weight_bytes(tensor.kind, outputs, inputs) > 0 {
-            tensor.forget();
-            self.copied.push(tensor.clone());
+            self.copied(tensor);
         }
         Ok(weight)
     }
 
     fn vector(&mut self, tensor: &Tensor) -> Result<O::Buffer, ModelError> {
         let buffer = self.ops.upload(&plain_numbers(tensor)?)?;
-        self.copied.push(tensor.clone());
+        self.copied(tensor);
         Ok(buffer)
     }
 }

@@ -65,16 +65,25 @@ impl Tensor {
         Self { name, kind, shape, map, start, len }
     }
 
-    /// Lets the system take back the memory behind the tensor's part of the mapping, e.g. after it
-    /// was copied elsewhere. What is read again comes from the file again.
-    pub(crate) fn forget(&self) {
-        // SAFETY: the mapping is private, read-only and never written, so what is dropped here reads
-        // the same again. A refusal changes nothing but the memory that stays.
+    /// Lets the system take back the memory behind these tensors' part of their mappings, and what
+    /// lies between them, e.g. after they were copied elsewhere. What is read again comes from the
+    /// file again.
+    pub(crate) fn forget(tensors: &[Self]) {
+        let mut ranges: Vec<(&Arc<memmap2::Mmap>, usize, usize)> = Vec::new();
+        for Self { map, start, len, .. } in tensors {
+            let end = start + len;
+            match ranges.iter_mut().find(|(of, ..)| Arc::ptr_eq(of, map)) {
+                Some((_, from, to)) => (*from, *to) = ((*from).min(*start), (*to).max(end)),
+                None => ranges.push((map, *start, end)),
+            }
+        }
         #[cfg(target_os = "linux")]
-        let _ = unsafe {
+        for (map, from, to) in ranges {
             use memmap2::UncheckedAdvice::DontNeed;
-            self.map.unchecked_advise_range(DontNeed, self.start, self.len)
-        };
+            // SAFETY: the mapping is private, read-only and never written, so what is dropped here
+            // reads the same again. A refusal changes nothing but the memory that stays.
+            let _ = unsafe { map.unchecked_advise_range(DontNeed, from, to - from) };
+        }
     }
 
     /// The raw bytes, as in the file (little-endian; no alignment is promised).

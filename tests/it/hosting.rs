@@ -268,6 +268,40 @@ async fn the_pages_of_a_small_budget_bound_the_context() {
     assert_eq!(reply.collect().await.unwrap().tokens.len(), 1);
 }
 
+/// A field of a process's status in bytes.
+#[cfg(target_os = "linux")]
+fn status(pid: u32, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_loaded_model_takes_what_was_planned_and_not_its_file_beside() {
+    use std::io::Read;
+    let plan = Hosting::plan(vec![HostModel::new("m", default_files())], HostOptions::default());
+    let plan = plan.unwrap().memory().clone();
+    let words = ["generate", "--prompt", "Rivers are", "--max-tokens", "4000", "--threads", "2"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_unsay"))
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The first piece of the reply is there: everything is loaded, and one page is written.
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let (peak, resident) = (status(child.id(), "VmHWM:"), status(child.id(), "VmRSS:"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let weights = plan.models[0].parts.held_weights;
+    let planned = plan.total - plan.page_memory;
+    // A large page of the system may be ahead of what was written; a batch of tensors was mapped
+    // while it was copied.
+    assert!(resident > weights && resident < planned + (2 << 20), "{resident} of {planned}");
+    assert!(peak < planned + (18 << 20), "{peak} of {planned}");
+}
+
 /// `unsay` with these words and variables.
 fn unsay(words: &[&str], variables: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_unsay"))
