@@ -10,6 +10,7 @@ mod size;
 
 use std::fmt;
 
+use super::step::LOGITS_ROWS;
 use crate::device::{KvType, PAGE_POSITIONS};
 use crate::model::Footprint;
 pub use machine::Machine;
@@ -27,11 +28,14 @@ pub const LEAST_POSITIONS: usize = 256;
 /// requests. A stated allowance, measured at 8 to 10 MiB beside the default model.
 pub const PROCESS_BYTES: u64 = 12 << 20;
 
-/// Rows whose logits the engine holds at once, for each model.
-const LOGIT_ROWS: u64 = 32;
-
 /// Bytes of the sampler's work space for each token of a vocabulary: two f64 and two ids.
-const SAMPLER_BYTES: u64 = 24;
+const SAMPLER_BYTES: usize = 24;
+
+/// Logits that the engine holds at once, of one model at a time, and the sampler's work space.
+fn logits_bytes(demands: &[Demand]) -> u64 {
+    let vocab = demands.iter().map(|demand| demand.footprint.vocab).max().unwrap_or(0);
+    vocab.saturating_mul(4 * LOGITS_ROWS + SAMPLER_BYTES) as u64
+}
 
 /// What stays for others of the memory that is there: one part in sixteen, and no less than 64 MiB.
 fn reserve(free: u64) -> u64 {
@@ -107,33 +111,28 @@ pub struct Parts {
     pub rope: u64,
     /// Buffers of a forward pass.
     pub work: u64,
-    /// Logits and the sampler's work space.
-    pub logits: u64,
     /// Tokenizer and template.
     pub tokenizer: u64,
 }
 
 impl Parts {
     fn of(demand: &Demand) -> Self {
-        let vocab = demand.footprint.vocab as u64;
         Self {
             held_weights: demand.footprint.held_weights,
             mapped_weights: demand.footprint.mapped_weights,
             rope: demand.footprint.rope,
             work: demand.footprint.work,
-            logits: vocab * (4 * LOGIT_ROWS + SAMPLER_BYTES),
             tokenizer: demand.beside,
         }
     }
 
     /// Name and bytes of each part, in the order of tables.
-    fn lines(&self) -> [(&'static str, u64); 6] {
+    fn lines(&self) -> [(&'static str, u64); 5] {
         [
             ("weights", self.held_weights),
             ("weights in the mapped file", self.mapped_weights),
             ("tables of rotations", self.rope),
             ("work buffers", self.work),
-            ("logits and sampler", self.logits),
             ("tokenizer", self.tokenizer),
         ]
     }
@@ -165,6 +164,8 @@ pub struct Plan {
     pub models: Vec<PlannedModel>,
     /// Bytes of the pages of all models together, when all are written.
     pub page_memory: u64,
+    /// Logits and the sampler's work space.
+    pub logits: u64,
     /// [`PROCESS_BYTES`].
     pub process: u64,
     /// The sum of everything: the most memory that the process will hold.
@@ -190,7 +191,7 @@ pub enum PlanError {
         "{needed} MiB are needed before any page, and the limit is {limit}: {sums}; ways out: {ways}",
         needed = mebibytes(*.needed)
     )]
-    WeightsDoNotFit { needed: u64, limit: Limit, sums: String, ways: String },
+    WeightsDoNotFit { needed: u64, limit: Box<Limit>, sums: String, ways: String },
     #[error(
         "pages for {positions} positions of each model need {needed} MiB and {left} MiB are left of \
          {limit}: {sums}; ways out: {ways}",
@@ -200,7 +201,7 @@ pub enum PlanError {
         positions: usize,
         needed: u64,
         left: u64,
-        limit: Limit,
+        limit: Box<Limit>,
         sums: String,
         ways: String,
     },
@@ -209,7 +210,7 @@ pub enum PlanError {
          for pages (--pages-memory), more in all (--memory), a smaller quantisation, or fewer models",
         left = mebibytes(*.left)
     )]
-    PageMemoryDoesNotFit { asked: MemorySize, left: u64, limit: Limit, sums: String },
+    PageMemoryDoesNotFit { asked: MemorySize, left: u64, limit: Box<Limit>, sums: String },
     #[error(
         "a context of {context} positions is asked for {model:?}, and the {pages} MiB for pages hold \
          {holds} of its positions; ways out: {ways}",
@@ -235,50 +236,27 @@ impl Plan {
             return Err(PlanError::NoModels);
         }
         let limit = limit(budget, machine)?;
-        let whole: Vec<Parts> = demands.iter().map(Parts::of).collect();
-        let fixed = whole.iter().fold(PROCESS_BYTES, |sum, parts| sum.saturating_add(parts.sum()));
-        let sums = || sums(&whole, demands);
-        let Some(left) = limit.bytes().checked_sub(fixed) else {
-            let ways = ways_to_load(demands);
-            return Err(PlanError::WeightsDoNotFit { needed: fixed, limit, sums: sums(), ways });
-        };
-        let wanted = pages_for(demands, FULL_DIALOGUES, usize::MAX);
-        let page_memory = match budget.page_memory {
-            Some(asked) if asked.0 > left => {
-                return Err(PlanError::PageMemoryDoesNotFit { asked, left, limit, sums: sums() });
-            }
-            Some(asked) => asked.0,
-            None => wanted.min(left),
-        };
-        let least = pages_for(demands, 1, LEAST_POSITIONS);
-        if least > page_memory {
-            let (positions, left) = (LEAST_POSITIONS, page_memory);
-            let ways = ways_to_pages(demands);
-            let sums = sums();
-            let needed = least;
-            return Err(PlanError::PagesDoNotFit { positions, needed, left, limit, sums, ways });
-        }
+        let logits = logits_bytes(demands);
+        let shared = PROCESS_BYTES.saturating_add(logits);
+        let page_memory = page_memory(demands, budget, &limit, shared)?;
         let models = demands
             .iter()
             .map(|demand| planned(demand, page_memory, demands))
             .collect::<Result<Vec<_>, _>>()?;
-        let total = models
-            .iter()
-            .fold(PROCESS_BYTES.saturating_add(page_memory), |sum, m| sum + m.parts.sum());
-        Ok(Self { models, page_memory, process: PROCESS_BYTES, total, limit })
+        let total = models.iter().fold(shared + page_memory, |sum, model| sum + model.parts.sum());
+        Ok(Self { models, page_memory, logits, process: PROCESS_BYTES, total, limit })
     }
 
     /// All parts of all models.
     fn parts(&self) -> Parts {
         let mut sum = Parts::default();
-        for Parts { held_weights, mapped_weights, rope, work, logits, tokenizer } in
+        for Parts { held_weights, mapped_weights, rope, work, tokenizer } in
             self.models.iter().map(|model| model.parts)
         {
             sum.held_weights += held_weights;
             sum.mapped_weights += mapped_weights;
             sum.rope += rope;
             sum.work += work;
-            sum.logits += logits;
             sum.tokenizer += tokenizer;
         }
         sum
@@ -287,7 +265,7 @@ impl Plan {
     /// The plan in one line.
     pub fn line(&self) -> String {
         let parts = self.parts();
-        let beside = parts.sum() - parts.weights() + self.process;
+        let beside = parts.sum() - parts.weights() + self.logits + self.process;
         let contexts: Vec<String> =
             self.models.iter().map(|model| grouped(model.context as u64)).collect();
         format!(
@@ -340,6 +318,42 @@ fn limit(budget: &Budget, machine: Option<&Machine>) -> Result<Limit, PlanError>
     }
 }
 
+/// Bytes for the pages of all models: what is asked for, or wanted and left behind everything else.
+fn page_memory(
+    demands: &[Demand],
+    budget: &Budget,
+    limit: &Limit,
+    shared: u64,
+) -> Result<u64, PlanError> {
+    let whole: Vec<Parts> = demands.iter().map(Parts::of).collect();
+    let needed = whole.iter().fold(shared, |sum, parts| sum.saturating_add(parts.sum()));
+    let (sums, bound) = (|| sums(&whole, demands), || Box::new(limit.clone()));
+    let Some(left) = limit.bytes().checked_sub(needed) else {
+        let ways = ways_to_load(demands);
+        return Err(PlanError::WeightsDoNotFit { needed, limit: bound(), sums: sums(), ways });
+    };
+    let page_memory = match budget.page_memory {
+        Some(asked) if asked.0 > left => {
+            let (limit, sums) = (bound(), sums());
+            return Err(PlanError::PageMemoryDoesNotFit { asked, left, limit, sums });
+        }
+        Some(asked) => asked.0,
+        None => pages_for(demands, FULL_DIALOGUES, usize::MAX).min(left),
+    };
+    let least = pages_for(demands, 1, LEAST_POSITIONS);
+    if least > page_memory {
+        return Err(PlanError::PagesDoNotFit {
+            positions: LEAST_POSITIONS,
+            needed: least,
+            left: page_memory,
+            limit: bound(),
+            sums: sums(),
+            ways: ways_to_pages(demands),
+        });
+    }
+    Ok(page_memory)
+}
+
 /// Bytes of pages for `dialogues` of each model, of `positions` each or of its context.
 fn pages_for(demands: &[Demand], dialogues: usize, positions: usize) -> u64 {
     demands.iter().fold(0, |sum: u64, Demand { footprint, .. }| {
@@ -388,7 +402,10 @@ fn sums(parts: &[Parts], demands: &[Demand]) -> String {
             mebibytes(all - weights)
         )
     });
-    each.chain([format!("process {}", mebibytes(PROCESS_BYTES))]).collect::<Vec<_>>().join(" + ")
+    let shared = PROCESS_BYTES.saturating_add(logits_bytes(demands));
+    each.chain([format!("process with logits {}", mebibytes(shared))])
+        .collect::<Vec<_>>()
+        .join(" + ")
 }
 
 impl fmt::Display for Plan {
@@ -413,6 +430,9 @@ impl fmt::Display for Plan {
         };
         let pages = if several { "pages, shared" } else { "pages" };
         rows.push(shared(pages, self.page_memory));
+        if self.logits > 0 {
+            rows.push(shared("logits and sampler", self.logits));
+        }
         rows.push(shared("the process itself", self.process));
         rows.push(shared("sum", self.total));
         let positions = |m: &PlannedModel| grouped((m.page_count * PAGE_POSITIONS) as u64);

@@ -28,7 +28,7 @@ use crate::device::{PAGE_POSITIONS, PageId};
 use crate::model::{Batch, HiddenAt, ModelError, Row};
 
 /// Rows of logits that are held at once.
-const LOGITS_ROWS: usize = 64;
+pub(super) const LOGITS_ROWS: usize = 64;
 
 /// Rows of one call in a forward pass: positions `start..end` of its sequence.
 struct Planned {

@@ -22,6 +22,7 @@ fn tag() -> Tag {
 fn options(prefill_rows: usize) -> EngineOptions {
     EngineOptions {
         prefill_rows,
+        step_rows: 1000,
         measure_waste: true,
         check_every_step: true,
         ..EngineOptions::default()
@@ -116,7 +117,8 @@ async fn all_as_alone(live: &Engine, alone: &Engine, prompt: &[TokenId], other: 
 
     drop((first, judge, fresh));
     for engine in [live, alone] {
-        assert_eq!(engine.pages("model").await.unwrap().free, PAGES);
+        let pages = engine.pages("model").await.unwrap();
+        assert_eq!(pages.free + pages.cached, PAGES);
         engine.ledger().await.unwrap().check().unwrap();
     }
 }
