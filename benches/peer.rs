@@ -8,10 +8,9 @@ mod measure;
 use std::time::Instant;
 
 use measure::peer::Peer;
-use measure::{median, record, stop};
+use measure::{Subject, median, record, stop};
 use serde_json::json;
 use unsay::engine::{EngineOptions, Sampling, Tag};
-use unsay::llm::Host;
 use unsay::text::TokenId;
 
 const PROMPT: usize = 512;
@@ -82,19 +81,16 @@ fn main() {
 }
 
 /// Ids of ordinary English text, so that both sides do the same work.
-fn prompt(subject: &Host) -> Vec<TokenId> {
+fn prompt(subject: &Subject) -> Vec<TokenId> {
     let line = "A river runs past the old mill, and the miller counts the sacks of flour. ";
-    let ids = subject.models[0]
-        .tokenizer
-        .encode(&line.repeat(60))
-        .unwrap_or_else(|e| stop(&e.to_string()));
+    let ids = subject.tokenizer.encode(&line.repeat(60)).unwrap_or_else(|e| stop(&e.to_string()));
     if ids.len() < PROMPT {
         stop("the prompt is too short");
     }
     ids[..PROMPT].to_vec()
 }
 
-fn measure_ours(subject: &Host, prompt: &[TokenId]) -> Speed {
+fn measure_ours(subject: &Subject, prompt: &[TokenId]) -> Speed {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap_or_else(|e| stop(&e.to_string()));

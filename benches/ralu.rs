@@ -27,7 +27,7 @@ fn main() {
         return;
     };
     let subject = measure::host(EngineOptions { measure_waste: true, ..EngineOptions::default() });
-    let llm = subject.llm(measure::MODEL).unwrap_or_else(|e| stop(&e.to_string()));
+    let llm = subject.host.llm(measure::MODEL).unwrap_or_else(|e| stop(&e.to_string()));
     let options =
         Options { child: PathBuf::from(env!("CARGO_BIN_EXE_unsay")), ..Options::default() };
     let sandbox = Sandbox::find(options).unwrap_or_else(|e| stop(&e.to_string()));

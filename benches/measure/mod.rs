@@ -4,11 +4,13 @@
 pub mod peer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-use unsay::engine::EngineOptions;
+use unsay::engine::{Engine, EngineOptions};
 use unsay::llm::{self, Host, HostModel, HostOptions};
 use unsay::store::{self, Cache};
+use unsay::text::Tokenizer;
 
 pub const MODEL: &str = "smollm2-135m-instruct";
 
@@ -17,13 +19,28 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The default model, hosted alone.
+#[allow(dead_code)]
+pub struct Subject {
+    pub engine: Engine,
+    pub tokenizer: Arc<Tokenizer>,
+    pub host: Host,
+    pub load_seconds: f64,
+}
+
 /// Hosts the default model, or ends with what to do.
 #[allow(dead_code)]
-pub fn host(options: EngineOptions) -> Host {
+pub fn host(options: EngineOptions) -> Subject {
     let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
     let model = HostModel::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
     let options = HostOptions { threads: threads(), engine: options, ..HostOptions::default() };
-    llm::host(vec![model], options).unwrap_or_else(|e| stop(&e.to_string()))
+    let host = llm::host(vec![model], options).unwrap_or_else(|e| stop(&e.to_string()));
+    Subject {
+        engine: host.engine.clone(),
+        tokenizer: Arc::clone(&host.models[0].tokenizer),
+        load_seconds: host.load_seconds,
+        host,
+    }
 }
 
 /// Path of the default model's file.
