@@ -89,6 +89,9 @@ pub(super) struct Model {
 /// eight thousand bytes a page, which has hundreds of thousands.
 const REMEMBERED_A_PAGE: usize = 8 * PAGE_POSITIONS;
 
+/// So many are remembered at least: some four million bytes.
+const REMEMBERED: usize = 1 << 16;
+
 impl Model {
     /// Takes over a model, after checking what can be checked.
     pub(super) fn new(hosted: Hosted, measure_waste: bool) -> Result<Self, EngineError> {
@@ -119,7 +122,7 @@ impl Model {
             tokens,
             stop_ids: stop_ids.into_iter().collect(),
             pool: PagePool::new(info.page_count),
-            tree: PrefixTree::new(info.page_count.saturating_mul(REMEMBERED_A_PAGE)),
+            tree: PrefixTree::new(info.page_count.saturating_mul(REMEMBERED_A_PAGE).max(REMEMBERED)),
             decoder,
             forwarded_rows: 0,
             copied_pages: 0,

@@ -356,8 +356,12 @@ impl Worker {
             .collect();
         let (distinct, row_of) = without_doubles(&places);
         let size = hosted.info.vocab_size;
-        // What the decoder leaves unwritten is found by the check of the softmax.
-        let mut logits = vec![f32::NAN; distinct.len() * size];
+        let mut logits = std::mem::take(&mut self.logits);
+        logits.resize(distinct.len() * size, 0.0);
+        if self.options.check_every_step {
+            // What the decoder leaves unwritten is then found.
+            logits.fill(f32::NAN);
+        }
         if let Err(error) = hosted.decoder.logits(&distinct, &mut logits) {
             let failed = hosted.failed(&error);
             for want in &wanted {
@@ -373,6 +377,7 @@ impl Worker {
             let _ = results[index].set(read_row(row, &wanted[index], requests));
         };
         self.memory.models[model].decoder.for_each(wanted.len(), &read);
+        self.logits = logits;
         for (want, result) in wanted.iter().zip(results) {
             if let Some(result) = result.into_inner() {
                 self.take_result(model, want, result);

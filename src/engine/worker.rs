@@ -28,6 +28,8 @@ pub(super) struct Worker {
     pub(super) serials: Arc<Serials>,
     pub(super) ledger: Ledger,
     pub(super) log: Option<Log>,
+    /// Rows of logits `[rows, vocab]`, the work space of a step.
+    pub(super) logits: Vec<f32>,
     /// Steps so far.
     pub(super) clock: u64,
 }
@@ -41,6 +43,7 @@ impl Worker {
             serials,
             ledger: Ledger::default(),
             log: None,
+            logits: Vec::new(),
             clock: 0,
         }
     }
