@@ -76,6 +76,7 @@ pub struct ModelArgs {
 pub enum KvArg {
     #[default]
     F16,
+    Bf16,
     F32,
 }
 

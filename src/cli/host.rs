@@ -44,6 +44,7 @@ pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
     let model = HostModel {
         kv: match args.kv {
             KvArg::F16 => KvType::F16,
+            KvArg::Bf16 => KvType::Bf16,
             KvArg::F32 => KvType::F32,
         },
         context: args.context,

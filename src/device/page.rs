@@ -22,6 +22,8 @@ impl PageId {
 pub enum KvType {
     #[default]
     F16,
+    /// The range of f32 with 8 bits of precision.
+    Bf16,
     F32,
 }
 
@@ -29,7 +31,7 @@ impl KvType {
     /// Bytes of one stored number.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::F16 => 2,
+            Self::F16 | Self::Bf16 => 2,
             Self::F32 => 4,
         }
     }
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_page_follow_each_other_without_overlap() {
-        for kv in [KvType::F16, KvType::F32] {
+        for kv in [KvType::F16, KvType::Bf16, KvType::F32] {
             let layout = PageLayout { layers: 3, kv_heads: 2, head_dim: 5, hidden: 7, kv };
             let tile = layout.tile_len() * kv.bytes();
             let mut expected = 0;

@@ -69,7 +69,7 @@ pub enum GgufProblem {
     Alignment { alignment: u64 },
     #[error(
         "tensor `{tensor}` is stored as {kind}, which is not supported; take a file in F32, F16, \
-         BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0"
+         BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K"
     )]
     UnknownTensorType { tensor: String, kind: String },
     #[error(
@@ -344,6 +344,11 @@ fn weight_type(code: u32) -> Option<WeightType> {
         6 => WeightType::Q5_0,
         7 => WeightType::Q5_1,
         8 => WeightType::Q8_0,
+        10 => WeightType::Q2_K,
+        11 => WeightType::Q3_K,
+        12 => WeightType::Q4_K,
+        13 => WeightType::Q5_K,
+        14 => WeightType::Q6_K,
         30 => WeightType::BF16,
         _ => return None,
     })
@@ -353,11 +358,6 @@ fn weight_type(code: u32) -> Option<WeightType> {
 fn type_name(code: u32) -> &'static str {
     match code {
         9 => "Q8_1",
-        10 => "Q2_K",
-        11 => "Q3_K",
-        12 => "Q4_K",
-        13 => "Q5_K",
-        14 => "Q6_K",
         15 => "Q8_K",
         16 => "IQ2_XXS",
         17 => "IQ2_XS",

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-/// How the numbers of a tensor are stored. Block formats hold 32 weights of a row together.
+/// How the numbers of a tensor are stored. Block formats hold 32 weights of a row together, K formats
+/// 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[allow(non_camel_case_types)]
 pub enum WeightType {
@@ -14,14 +15,20 @@ pub enum WeightType {
     Q5_0,
     Q5_1,
     Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
 }
 
 impl WeightType {
-    /// Weights in one block: 1 for the plain types, 32 for the block formats.
+    /// Weights in one block: 1 for the plain types, 32 or 256 for the block formats.
     pub const fn block_len(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
             Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+            Self::Q2_K | Self::Q3_K | Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
         }
     }
 
@@ -35,6 +42,11 @@ impl WeightType {
             Self::Q5_0 => 22,
             Self::Q5_1 => 24,
             Self::Q8_0 => 34,
+            Self::Q2_K => 84,
+            Self::Q3_K => 110,
+            Self::Q4_K => 144,
+            Self::Q5_K => 176,
+            Self::Q6_K => 210,
         }
     }
 }

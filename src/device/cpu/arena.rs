@@ -42,11 +42,13 @@ fn reserved(bytes: usize, what: &'static str) -> Result<MmapMut, DeviceError> {
 /// Keys or values of one head at 16 positions, `[16][head_dim]`.
 pub(super) enum Tile<'a> {
     F16(&'a [u16]),
+    Bf16(&'a [u16]),
     F32(&'a [f32]),
 }
 
 pub(super) enum TileMut<'a> {
     F16(&'a mut [u16]),
+    Bf16(&'a mut [u16]),
     F32(&'a mut [f32]),
 }
 
@@ -70,6 +72,7 @@ impl Arena {
         let bytes = &self.map[from..from + self.layout.tile_len() * self.layout.kv.bytes()];
         match self.layout.kv {
             KvType::F16 => Tile::F16(bytemuck::cast_slice(bytes)),
+            KvType::Bf16 => Tile::Bf16(bytemuck::cast_slice(bytes)),
             KvType::F32 => Tile::F32(bytemuck::cast_slice(bytes)),
         }
     }
@@ -80,6 +83,7 @@ impl Arena {
         let bytes = &mut self.map[from..from + len];
         match self.layout.kv {
             KvType::F16 => TileMut::F16(bytemuck::cast_slice_mut(bytes)),
+            KvType::Bf16 => TileMut::Bf16(bytemuck::cast_slice_mut(bytes)),
             KvType::F32 => TileMut::F32(bytemuck::cast_slice_mut(bytes)),
         }
     }

@@ -4,15 +4,17 @@
 //! the row were padded with zeros to a multiple of eight, then the tree of [`Lanes::sum`].
 
 use super::lanes::Lanes;
-use super::quantised::bytes_at;
 use crate::store::WeightType;
 
 /// Eight weights at a time, widened to f32.
 pub(super) trait Plain {
     /// Bytes of one weight.
     const SIZE: usize;
-    /// Eight weights, `8 * SIZE` bytes.
-    fn eight<V: Lanes>(bytes: &[u8]) -> V;
+    /// The bytes of eight weights.
+    type Eight: Copy;
+    /// Bytes in eights, and what is left.
+    fn eights(bytes: &[u8]) -> (&[Self::Eight], &[u8]);
+    fn widen<V: Lanes>(eight: &Self::Eight) -> V;
     fn one(bytes: &[u8]) -> f32;
 }
 
@@ -22,9 +24,14 @@ pub(super) struct BF16;
 
 impl Plain for F32 {
     const SIZE: usize = 4;
+    type Eight = [u8; 32];
     #[inline(always)]
-    fn eight<V: Lanes>(bytes: &[u8]) -> V {
-        V::load_f32(bytes_at(bytes, 0))
+    fn eights(bytes: &[u8]) -> (&[[u8; 32]], &[u8]) {
+        bytes.as_chunks()
+    }
+    #[inline(always)]
+    fn widen<V: Lanes>(eight: &[u8; 32]) -> V {
+        V::load_f32(eight)
     }
     #[inline(always)]
     fn one(bytes: &[u8]) -> f32 {
@@ -34,9 +41,14 @@ impl Plain for F32 {
 
 impl Plain for F16 {
     const SIZE: usize = 2;
+    type Eight = [u8; 16];
     #[inline(always)]
-    fn eight<V: Lanes>(bytes: &[u8]) -> V {
-        V::load_f16(bytes_at(bytes, 0))
+    fn eights(bytes: &[u8]) -> (&[[u8; 16]], &[u8]) {
+        bytes.as_chunks()
+    }
+    #[inline(always)]
+    fn widen<V: Lanes>(eight: &[u8; 16]) -> V {
+        V::load_f16(eight)
     }
     #[inline(always)]
     fn one(bytes: &[u8]) -> f32 {
@@ -46,9 +58,14 @@ impl Plain for F16 {
 
 impl Plain for BF16 {
     const SIZE: usize = 2;
+    type Eight = [u8; 16];
     #[inline(always)]
-    fn eight<V: Lanes>(bytes: &[u8]) -> V {
-        V::load_bf16(bytes_at(bytes, 0))
+    fn eights(bytes: &[u8]) -> (&[[u8; 16]], &[u8]) {
+        bytes.as_chunks()
+    }
+    #[inline(always)]
+    fn widen<V: Lanes>(eight: &[u8; 16]) -> V {
+        V::load_bf16(eight)
     }
     #[inline(always)]
     fn one(bytes: &[u8]) -> f32 {
@@ -87,28 +104,37 @@ pub(super) fn tile<V: Lanes, P: Plain, const M: usize, const N: usize>(
     weights: [&[u8]; M],
     inputs: [&[f32]; N],
 ) -> [[f32; N]; M] {
-    let columns = inputs[0].len();
-    let whole = columns / 8 * 8;
+    let eights = inputs[0].len() / 8;
+    let mut w: [(&[P::Eight], &[u8]); M] = [(&[], &[]); M];
+    for m in 0..M {
+        let (whole, tail) = P::eights(weights[m]);
+        w[m] = (&whole[..eights], tail);
+    }
+    let mut x: [(&[[f32; 8]], &[f32]); N] = [(&[], &[]); N];
+    for t in 0..N {
+        let (whole, tail) = inputs[t].as_chunks::<8>();
+        x[t] = (&whole[..eights], tail);
+    }
     let mut acc = [[V::splat(0.0); N]; M];
-    for k in (0..whole).step_by(8) {
-        let mut x = [V::splat(0.0); N];
+    for k in 0..eights {
+        let mut input = [V::splat(0.0); N];
         for t in 0..N {
-            x[t] = V::load(&inputs[t].as_chunks::<8>().0[k / 8]);
+            input[t] = V::load(&x[t].0[k]);
         }
         for m in 0..M {
-            let w: V = P::eight(&weights[m][k * P::SIZE..(k + 8) * P::SIZE]);
+            let weight: V = P::widen(&w[m].0[k]);
             for t in 0..N {
-                acc[m][t] = w.fma(x[t], acc[m][t]);
+                acc[m][t] = weight.fma(input[t], acc[m][t]);
             }
         }
     }
-    if whole < columns {
+    if !x[0].1.is_empty() {
         for m in 0..M {
             let mut padded = [0.0; 8];
-            widen::<P>(&weights[m][whole * P::SIZE..columns * P::SIZE], &mut padded);
-            let w = V::load(&padded);
+            widen::<P>(w[m].1, &mut padded);
+            let weight = V::load(&padded);
             for t in 0..N {
-                acc[m][t] = w.fma(V::load_tail(&inputs[t][whole..]), acc[m][t]);
+                acc[m][t] = weight.fma(V::load_tail(x[t].1), acc[m][t]);
             }
         }
     }
@@ -125,9 +151,9 @@ pub(super) fn tile<V: Lanes, P: Plain, const M: usize, const N: usize>(
 #[inline(always)]
 pub(super) fn widen_eights<V: Lanes, P: Plain>(bytes: &[u8], out: &mut [f32]) {
     let (eights, tail) = out.as_chunks_mut::<8>();
-    let whole = eights.len() * 8 * P::SIZE;
-    for (bytes, out) in bytes.chunks_exact(8 * P::SIZE).zip(eights) {
-        P::eight::<V>(bytes).store(out);
+    let (whole, rest) = P::eights(bytes);
+    for (eight, out) in whole.iter().zip(eights) {
+        P::widen::<V>(eight).store(out);
     }
-    widen::<P>(&bytes[whole..], tail);
+    widen::<P>(rest, tail);
 }

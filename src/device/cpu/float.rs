@@ -1,6 +1,7 @@
 //! Row-wise float arithmetic: exp, SwiGLU, RMSNorm, rotation.
 
 use super::lanes::{Lanes, tiered};
+use super::quantised::{Activations, quantise_row_body};
 use crate::device::Pairing;
 
 /// exp(x) for x ≤ 0, within 2 ulp; 0 below -87 (results under 1.7e-38); NaN for NaN.
@@ -35,18 +36,22 @@ fn silu<V: Lanes>(x: V) -> V {
 }
 
 #[inline(always)]
-fn swiglu_body<V: Lanes>(gate: &mut [f32], up: &[f32]) {
+fn swiglu_body<V: Lanes>(gate: &mut [f32], up: &[f32], blocks: Option<&mut [Activations]>) {
     let (gates, gate_tail) = gate.as_chunks_mut::<8>();
     let (ups, up_tail) = up.as_chunks::<8>();
     for (gate, up) in gates.iter_mut().zip(ups) {
         silu(V::load(gate)).mul(V::load(up)).store(gate);
     }
     silu(V::load_tail(gate_tail)).mul(V::load_tail(up_tail)).store_tail(gate_tail);
+    if let Some(blocks) = blocks {
+        quantise_row_body::<V>(gate, blocks);
+    }
 }
 
 tiered! {
-    /// `gate = silu(gate) * up`.
-    pub(super) fn swiglu(gate: &mut [f32], up: &[f32]) = swiglu_body
+    /// `gate = silu(gate) * up`, and the same in blocks of 8-bit integers where they are wanted.
+    pub(super) fn swiglu(gate: &mut [f32], up: &[f32], blocks: Option<&mut [Activations]>)
+        = swiglu_body
 }
 
 /// The sum of squares in the declared order: eight sums by index mod 8, then the tree.
@@ -64,9 +69,7 @@ fn sum_of_squares<V: Lanes>(x: &[f32]) -> f32 {
 
 #[inline(always)]
 fn rms_norm_body<V: Lanes>(x: &mut [f32], weight: &[f32], eps: f32) {
-    let mean = sum_of_squares::<V>(x) / x.len() as f32;
-    // A mean that overflowed must not pass as a row of zeros: 0 * infinity makes the scale NaN.
-    let scale = V::splat(mean.mul_add(0.0, 1.0 / (mean + eps).sqrt()));
+    let scale = inverse_rms::<V>(sum_of_squares::<V>(x), x.len(), eps);
     let (eights, tail) = x.as_chunks_mut::<8>();
     let (weights, weight_tail) = weight.as_chunks::<8>();
     for (x, weight) in eights.iter_mut().zip(weights) {
@@ -75,40 +78,115 @@ fn rms_norm_body<V: Lanes>(x: &mut [f32], weight: &[f32], eps: f32) {
     V::load_tail(tail).mul(scale).mul(V::load_tail(weight_tail)).store_tail(tail);
 }
 
+/// `1 / sqrt(mean + eps)` in every lane.
+#[inline(always)]
+fn inverse_rms<V: Lanes>(squares: f32, len: usize, eps: f32) -> V {
+    let mean = squares / len as f32;
+    // A mean that overflowed must not pass as a row of zeros: 0 * infinity makes the scale NaN.
+    V::splat(mean.mul_add(0.0, 1.0 / (mean + eps).sqrt()))
+}
+
 tiered! {
     /// `x = x / sqrt(mean(x²) + eps) * weight`.
     pub(super) fn rms_norm(x: &mut [f32], weight: &[f32], eps: f32) = rms_norm_body
 }
 
+/// `stream += delta`, and the sum of squares of what comes out, in the declared order.
 #[inline(always)]
-fn add_body<V: Lanes>(x: &mut [f32], delta: &[f32]) {
-    for (x, delta) in x.iter_mut().zip(delta) {
-        *x += *delta;
+fn add_and_square<V: Lanes>(stream: &mut [f32], delta: &[f32]) -> f32 {
+    let (eights, tail) = stream.as_chunks_mut::<8>();
+    let (deltas, delta_tail) = delta.as_chunks::<8>();
+    let mut acc = V::splat(0.0);
+    for (x, delta) in eights.iter_mut().zip(deltas) {
+        let sum = V::load(x).add(V::load(delta));
+        sum.store(x);
+        acc = sum.fma(sum, acc);
+    }
+    let sum = V::load_tail(tail).add(V::load_tail(delta_tail));
+    sum.store_tail(tail);
+    sum.fma(sum, acc).sum()
+}
+
+#[inline(always)]
+fn add_rms_norm_body<V: Lanes>(
+    stream: &mut [f32],
+    delta: Option<&[f32]>,
+    weight: &[f32],
+    eps: f32,
+    out: &mut [f32],
+    blocks: Option<&mut [Activations]>,
+) {
+    let squares = match delta {
+        Some(delta) => add_and_square::<V>(stream, delta),
+        None => sum_of_squares::<V>(stream),
+    };
+    let scale = inverse_rms::<V>(squares, stream.len(), eps);
+    let (eights, tail) = stream.as_chunks::<8>();
+    let (weights, weight_tail) = weight.as_chunks::<8>();
+    let (outs, out_tail) = out.as_chunks_mut::<8>();
+    for ((x, weight), out) in eights.iter().zip(weights).zip(outs) {
+        V::load(x).mul(scale).mul(V::load(weight)).store(out);
+    }
+    V::load_tail(tail).mul(scale).mul(V::load_tail(weight_tail)).store_tail(out_tail);
+    if let Some(blocks) = blocks {
+        quantise_row_body::<V>(out, blocks);
     }
 }
 
 tiered! {
-    /// `x += delta`.
-    pub(super) fn add(x: &mut [f32], delta: &[f32]) = add_body
+    /// One row: `stream += delta` where there is one, `out = stream / sqrt(mean(stream²) + eps) *
+    /// weight`, and `out` in blocks of 8-bit integers where they are wanted.
+    pub(super) fn add_rms_norm(
+        stream: &mut [f32],
+        delta: Option<&[f32]>,
+        weight: &[f32],
+        eps: f32,
+        out: &mut [f32],
+        blocks: Option<&mut [Activations]>,
+    ) = add_rms_norm_body
 }
 
+/// `x' = fma(x, cos, -(y sin))`, `y' = fma(y, cos, x sin)` for every pair.
 #[inline(always)]
 fn rotate_body<V: Lanes>(head: &mut [f32], cos: &[f32], sin: &[f32], pairing: Pairing) {
     match pairing {
-        Pairing::Interleaved => {
-            for ((pair, cos), sin) in head.as_chunks_mut::<2>().0.iter_mut().zip(cos).zip(sin) {
-                let [a, b] = *pair;
-                *pair = [a.mul_add(*cos, -(b * sin)), b.mul_add(*cos, a * sin)];
-            }
-        }
-        Pairing::Half => {
-            let (first, second) = head.split_at_mut(head.len() / 2);
-            for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
-                let (x, y) = (*a, *b);
-                *a = x.mul_add(*cos, -(y * sin));
-                *b = y.mul_add(*cos, x * sin);
-            }
-        }
+        Pairing::Interleaved => rotate_interleaved::<V>(head, cos, sin),
+        Pairing::Half => rotate_halves::<V>(head, cos, sin),
+    }
+}
+
+#[inline(always)]
+fn rotate_interleaved<V: Lanes>(head: &mut [f32], cos: &[f32], sin: &[f32]) {
+    // -(b sin) and b (-sin) are the same number.
+    let signs = V::load(&[-1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0]);
+    let (eights, tail) = head.as_chunks_mut::<8>();
+    let ((coss, cos_tail), (sins, sin_tail)) = (cos.as_chunks::<4>(), sin.as_chunks::<4>());
+    for ((x, cos), sin) in eights.iter_mut().zip(coss).zip(sins) {
+        let (pairs, sin) = (V::load(x), V::twice(sin).mul(signs));
+        pairs.fma(V::twice(cos), pairs.swap_pairs().mul(sin)).store(x);
+    }
+    for ((pair, cos), sin) in tail.as_chunks_mut::<2>().0.iter_mut().zip(cos_tail).zip(sin_tail) {
+        let [a, b] = *pair;
+        *pair = [a.mul_add(*cos, -(b * sin)), b.mul_add(*cos, a * sin)];
+    }
+}
+
+#[inline(always)]
+fn rotate_halves<V: Lanes>(head: &mut [f32], cos: &[f32], sin: &[f32]) {
+    let (first, second) = head.split_at_mut(head.len() / 2);
+    let (minus, whole) = (V::splat(-1.0), first.len() / 8 * 8);
+    for at in (0..whole).step_by(8) {
+        let x = V::load(&first[at..].as_chunks().0[0]);
+        let y = V::load(&second[at..].as_chunks().0[0]);
+        let (cos, sin) = (V::load(&cos[at..].as_chunks().0[0]), V::load(&sin[at..].as_chunks().0[0]));
+        x.fma(cos, y.mul(sin.mul(minus))).store(&mut first[at..].as_chunks_mut().0[0]);
+        y.fma(cos, x.mul(sin)).store(&mut second[at..].as_chunks_mut().0[0]);
+    }
+    let angles = cos[whole..].iter().zip(&sin[whole..]);
+    for ((a, b), (cos, sin)) in first[whole..].iter_mut().zip(&mut second[whole..]).zip(angles) {
+        let (x, y) = (*a, *b);
+        *a = x.mul_add(*cos, -(y * sin));
+        *b = y.mul_add(*cos, x * sin);
     }
 }
 
@@ -150,17 +228,21 @@ tiered! {
     pub(super) fn round_f16(x: &[f32], out: &mut [u16]) = round_f16_body
 }
 
-/// Widens f16 numbers, exactly.
+/// Rounds to bf16, to nearest, ties to even; NaN stays NaN. Integers throughout, so every form
+/// does the same.
 #[inline(always)]
-pub(super) fn widen_f16<V: Lanes>(x: &[u16], out: &mut [f32]) {
-    let (eights, tail) = x.as_chunks::<8>();
-    let (outs, out_tail) = out.as_chunks_mut::<8>();
-    for (x, out) in eights.iter().zip(outs) {
-        V::load_f16(bytemuck::cast_ref(x)).store(out);
+fn round_bf16_body<V: Lanes>(x: &[f32], out: &mut [u16]) {
+    for (x, out) in x.iter().zip(out) {
+        let bits = x.to_bits();
+        let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+        let quiet = bits >> 16 | 0x40;
+        *out = if x.is_nan() { quiet as u16 } else { rounded as u16 };
     }
-    let mut last = [0u16; 8];
-    last[..tail.len()].copy_from_slice(tail);
-    V::load_f16(bytemuck::cast_ref(&last)).store_tail(out_tail);
+}
+
+tiered! {
+    /// Rounds to bf16, to nearest, ties to even.
+    pub(super) fn round_bf16(x: &[f32], out: &mut [u16]) = round_bf16_body
 }
 
 #[cfg(test)]
@@ -226,11 +308,11 @@ mod tests {
             let (a, b) = (wave(0.7), wave(1.3));
             let run = |tier: Tier| {
                 let mut gate = a.clone();
-                swiglu(tier, &mut gate, &b);
+                swiglu(tier, &mut gate, &b, None);
                 let mut norm = a.clone();
                 rms_norm(tier, &mut norm, &b, 1e-5);
-                let mut sum = a.clone();
-                add(tier, &mut sum, &b);
+                let (mut sum, mut out) = (a.clone(), vec![0.0; len]);
+                add_rms_norm(tier, &mut sum, Some(&b), &b, 1e-5, &mut out, None);
                 let mut turned = [a.clone(), a.clone()];
                 rotate(tier, &mut turned[0], &b[..len / 2], &b[len - len / 2..], Pairing::Half);
                 rotate(
@@ -242,7 +324,7 @@ mod tests {
                 );
                 let mut halves = vec![0u16; len];
                 round_f16(tier, &a, &mut halves);
-                let bits = [gate, norm, sum, turned.concat()].concat();
+                let bits = [gate, norm, sum, out, turned.concat()].concat();
                 (bits.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), halves)
             };
             assert_eq!(run(Tier::portable()), run(Tier::detect()), "length {len}");
@@ -253,7 +335,7 @@ mod tests {
     fn silu_and_norm_follow_their_formulas() {
         let x: Vec<f32> = (-40..40).map(|i| i as f32 * 0.5).collect();
         let mut gate = x.clone();
-        swiglu(Tier::detect(), &mut gate, &vec![2.0; x.len()]);
+        swiglu(Tier::detect(), &mut gate, &vec![2.0; x.len()], None);
         for (x, got) in x.iter().zip(&gate) {
             let x = f64::from(*x);
             let exact = 2.0 * x / (1.0 + (-x).exp());

@@ -105,16 +105,37 @@ pub(super) trait Lanes: Copy {
     fn sum(self) -> f32;
     /// The greatest lane; NaN if the last compared one is.
     fn greatest(self) -> f32;
-    /// Lane `i` of the result is `rows[i].sum()`, by the same tree.
-    fn sums(rows: [Self; 8]) -> Self;
     /// `2^n` where `self` is `n + 1.5 * 2^23` and -127 < n < 128.
     fn exp2_of_shifted(self) -> Self;
     /// Per lane, `yes` where `self < bound`, else `no`.
     fn where_less(self, bound: Self, yes: Self, no: Self) -> Self;
     /// The first `count` lanes of `self`, the rest of `other`.
     fn first(self, count: usize, other: Self) -> Self;
-    /// Exact where the magnitude is below 2^24.
+    /// Exact where the magnitude is at most 2^24.
     fn from_ints(x: [i32; 8]) -> Self;
+    /// Eight unsigned bytes, exact.
+    fn load_u8(x: &[u8; 8]) -> Self;
+    /// `rows[i].sum()` for four rows, by the same tree.
+    fn sums_of_four(rows: [Self; 4]) -> [f32; 4];
+    /// Each of four numbers twice: `[x0, x0, x1, x1, …]`.
+    fn twice(x: &[f32; 4]) -> Self;
+    /// Lanes `2i` and `2i + 1` exchanged.
+    fn swap_pairs(self) -> Self;
+    /// Bit `i` is set where lane `i` of `self` is less than that of `other`; 0 for NaN.
+    fn less_bits(self, other: Self) -> u32;
+
+    /// Eight f64 sums.
+    type Wide: Copy;
+    fn wide_zero() -> Self::Wide;
+    /// `sums + self`, each lane widened first.
+    fn add_wide(self, sums: Self::Wide) -> Self::Wide;
+    /// `self * b + sums` in f64, rounded once, each lane widened first.
+    fn fma_wide(self, b: Self, sums: Self::Wide) -> Self::Wide;
+    /// The sums by the declared tree.
+    fn sum_wide(sums: Self::Wide) -> f64;
+
+    /// Asks for the cache lines of some bytes; changes nothing.
+    fn prefetch(bytes: &[u8]);
 
     /// Up to eight numbers; zeros in the lanes behind them.
     #[inline(always)]
@@ -228,10 +249,6 @@ impl Lanes for Portable {
         greater(greater(half[0], half[2]), greater(half[1], half[3]))
     }
     #[inline(always)]
-    fn sums(rows: [Self; 8]) -> Self {
-        Self(rows.map(|row| row.sum()))
-    }
-    #[inline(always)]
     fn exp2_of_shifted(self) -> Self {
         self.map(|x| f32::from_bits(x.to_bits().wrapping_add(127) << 23))
     }
@@ -248,6 +265,48 @@ impl Lanes for Portable {
     fn from_ints(x: [i32; 8]) -> Self {
         Self(x.map(|i| i as f32))
     }
+    #[inline(always)]
+    fn load_u8(x: &[u8; 8]) -> Self {
+        Self(x.map(f32::from))
+    }
+    #[inline(always)]
+    fn sums_of_four(rows: [Self; 4]) -> [f32; 4] {
+        rows.map(|row| row.sum())
+    }
+    #[inline(always)]
+    fn twice(x: &[f32; 4]) -> Self {
+        Self(std::array::from_fn(|i| x[i / 2]))
+    }
+    #[inline(always)]
+    fn swap_pairs(self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i ^ 1]))
+    }
+    #[inline(always)]
+    fn less_bits(self, other: Self) -> u32 {
+        (0..8).map(|i| u32::from(self.0[i] < other.0[i]) << i).sum()
+    }
+
+    type Wide = [f64; 8];
+    #[inline(always)]
+    fn wide_zero() -> [f64; 8] {
+        [0.0; 8]
+    }
+    #[inline(always)]
+    fn add_wide(self, sums: [f64; 8]) -> [f64; 8] {
+        std::array::from_fn(|i| sums[i] + f64::from(self.0[i]))
+    }
+    #[inline(always)]
+    fn fma_wide(self, b: Self, sums: [f64; 8]) -> [f64; 8] {
+        std::array::from_fn(|i| f64::from(self.0[i]).mul_add(f64::from(b.0[i]), sums[i]))
+    }
+    #[inline(always)]
+    fn sum_wide(sums: [f64; 8]) -> f64 {
+        let [a, b, c, d, e, f, g, h] = sums;
+        ((a + b) + (c + d)) + ((e + f) + (g + h))
+    }
+
+    #[inline(always)]
+    fn prefetch(_: &[u8]) {}
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -267,6 +326,18 @@ mod avx2 {
     /// the same size, which any bits may fill.
     #[derive(Clone, Copy)]
     pub(in crate::device::cpu) struct Avx2(pub(in crate::device::cpu) __m256);
+
+    impl Avx2 {
+        #[inline(always)]
+        fn widened(self) -> [__m256d; 2] {
+            // SAFETY: see `Avx2`.
+            unsafe {
+                let (low, high) =
+                    (_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+                [_mm256_cvtps_pd(low), _mm256_cvtps_pd(high)]
+            }
+        }
+    }
 
     impl Lanes for Avx2 {
         #[inline(always)]
@@ -383,19 +454,6 @@ mod avx2 {
             }
         }
         #[inline(always)]
-        fn sums(rows: [Self; 8]) -> Self {
-            // SAFETY: see `Avx2`.
-            unsafe {
-                let [Self(a), Self(b), Self(c), Self(d), Self(e), Self(f), Self(g), Self(h)] = rows;
-                let abcd = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-                let efgh = _mm256_hadd_ps(_mm256_hadd_ps(e, f), _mm256_hadd_ps(g, h));
-                Self(_mm256_add_ps(
-                    _mm256_permute2f128_ps::<0x20>(abcd, efgh),
-                    _mm256_permute2f128_ps::<0x31>(abcd, efgh),
-                ))
-            }
-        }
-        #[inline(always)]
         fn exp2_of_shifted(self) -> Self {
             // SAFETY: see `Avx2`.
             unsafe {
@@ -424,6 +482,83 @@ mod avx2 {
         fn from_ints(x: [i32; 8]) -> Self {
             // SAFETY: see `Avx2`.
             Self(unsafe { _mm256_cvtepi32_ps(transmute::<[i32; 8], __m256i>(x)) })
+        }
+        #[inline(always)]
+        fn load_u8(x: &[u8; 8]) -> Self {
+            // SAFETY: see `Avx2`.
+            Self(unsafe {
+                let bytes = _mm_cvtsi64_si128(i64::from_le_bytes(*x));
+                _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes))
+            })
+        }
+        #[inline(always)]
+        fn sums_of_four(rows: [Self; 4]) -> [f32; 4] {
+            // SAFETY: see `Avx2`.
+            unsafe {
+                let [Self(a), Self(b), Self(c), Self(d)] = rows;
+                let all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+                let (low, high) = (_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all));
+                transmute::<__m128, [f32; 4]>(_mm_add_ps(low, high))
+            }
+        }
+        #[inline(always)]
+        fn twice(x: &[f32; 4]) -> Self {
+            // SAFETY: see `Avx2`.
+            unsafe {
+                let four = transmute::<[f32; 4], __m128>(*x);
+                let both = _mm256_set_m128(_mm_unpackhi_ps(four, four), _mm_unpacklo_ps(four, four));
+                Self(both)
+            }
+        }
+        #[inline(always)]
+        fn swap_pairs(self) -> Self {
+            // SAFETY: see `Avx2`.
+            Self(unsafe { _mm256_permute_ps::<0b10_11_00_01>(self.0) })
+        }
+        #[inline(always)]
+        fn less_bits(self, other: Self) -> u32 {
+            // SAFETY: see `Avx2`.
+            unsafe {
+                _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0)).cast_unsigned()
+            }
+        }
+
+        type Wide = [__m256d; 2];
+        #[inline(always)]
+        fn wide_zero() -> [__m256d; 2] {
+            // SAFETY: see `Avx2`.
+            unsafe { [_mm256_setzero_pd(); 2] }
+        }
+        #[inline(always)]
+        fn add_wide(self, sums: [__m256d; 2]) -> [__m256d; 2] {
+            // SAFETY: see `Avx2`.
+            unsafe {
+                let [low, high] = self.widened();
+                [_mm256_add_pd(sums[0], low), _mm256_add_pd(sums[1], high)]
+            }
+        }
+        #[inline(always)]
+        fn fma_wide(self, b: Self, sums: [__m256d; 2]) -> [__m256d; 2] {
+            // SAFETY: see `Avx2`.
+            unsafe {
+                let ([low, high], [b_low, b_high]) = (self.widened(), b.widened());
+                [_mm256_fmadd_pd(low, b_low, sums[0]), _mm256_fmadd_pd(high, b_high, sums[1])]
+            }
+        }
+        #[inline(always)]
+        fn sum_wide(sums: [__m256d; 2]) -> f64 {
+            // SAFETY: as many bytes, and every value of them is eight f64.
+            let [a, b, c, d, e, f, g, h] =
+                unsafe { transmute::<[__m256d; 2], [f64; 8]>(sums) };
+            ((a + b) + (c + d)) + ((e + f) + (g + h))
+        }
+
+        #[inline(always)]
+        fn prefetch(bytes: &[u8]) {
+            for line in bytes.chunks(64) {
+                // SAFETY: see `Avx2`; a prefetch reads nothing.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+            }
         }
     }
 }

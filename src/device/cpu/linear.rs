@@ -4,11 +4,12 @@ use super::arena::zeroed;
 use super::dense::{self, Plain, for_plain};
 use super::disjoint::Disjoint;
 use super::lanes::{Lanes, Tier, tiered};
+use super::panels::{self, Unpacked};
+use super::pool::Pool;
 use super::quantised::{self, Activations, BLOCK, BlockDot, Format, PANEL, for_format};
 use crate::device::DeviceError;
 use crate::store::{Tensor, WeightType};
 use memmap2::MmapMut;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// A matrix `[outputs, inputs]`.
@@ -30,14 +31,12 @@ impl Weight {
     /// Bytes that a matrix takes beside its mapped file: whole panels of the block formats, nothing
     /// for the plain types, which stay mapped.
     pub fn held_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize {
-        match kind.block_len() {
-            1 => 0,
-            len => outputs.next_multiple_of(PANEL) * (inputs / len * kind.block_bytes()),
-        }
+        let blocks = inputs / kind.block_len();
+        outputs.div_ceil(PANEL) * for_format!(kind, panel_bytes[](blocks), 0)
     }
 
     /// Takes a matrix from its file: plain types stay mapped, block formats are interleaved.
-    pub(super) fn new(tensor: &Tensor) -> Result<Self, DeviceError> {
+    pub(super) fn new(pool: &Pool, tensor: &Tensor) -> Result<Self, DeviceError> {
         let refuse = |what| DeviceError::Weight { tensor: tensor.name.clone(), what };
         let [outputs, inputs] = tensor.shape[..] else {
             return Err(refuse(format!("a matrix was expected, its shape is {:?}", tensor.shape)));
@@ -56,14 +55,13 @@ impl Weight {
         let store = if kind.block_len() == 1 {
             Store::Plain(tensor.clone())
         } else {
-            let mut panels = zeroed(Self::held_bytes(kind, outputs, inputs), "weights")?;
-            let (bytes, blocks) = (tensor.bytes(), inputs / BLOCK);
-            for_format!(
+            let blocks = inputs / kind.block_len();
+            let panels = for_format!(
                 kind,
-                interleave_all[](bytes, blocks, &mut panels),
+                interleave_all[](pool, tensor.bytes(), outputs, blocks),
                 unreachable!("the plain types went the other way")
             );
-            Store::Panels(panels)
+            Store::Panels(panels?)
         };
         Ok(Self { outputs, inputs, kind, store })
     }
@@ -95,22 +93,42 @@ impl Weight {
 }
 
 fn unpack<F: Format>(panels: &[u8], row: usize, out: &mut [f32]) {
-    quantised::unpack_row::<F>(panels, row, out);
+    panels::unpack_row::<F>(panels, row, out);
 }
 
-/// Interleaves in parallel: a panel is made of eight rows of the file.
-fn interleave_all<F: Format>(file: &[u8], blocks: usize, panels: &mut [u8]) {
-    let eight = PANEL * blocks * F::SIZE;
-    panels.par_chunks_mut(eight).zip(file.par_chunks(eight)).for_each(|(panel, rows)| {
-        quantised::interleave::<F>(rows, PANEL, blocks, panel);
+fn panel_bytes<F: Format>(blocks: usize) -> usize {
+    blocks * F::PANEL_SIZE
+}
+
+/// Interleaves in parallel: a panel is made of eight rows of the file, of `blocks` blocks each.
+fn interleave_all<F: Format + Unpacked>(
+    pool: &Pool,
+    file: &[u8],
+    outputs: usize,
+    blocks: usize,
+) -> Result<MmapMut, DeviceError> {
+    let (rows, size) = (PANEL * blocks * F::SIZE, panel_bytes::<F>(blocks));
+    let units = outputs.div_ceil(PANEL);
+    let bytes = units.checked_mul(size).ok_or(DeviceError::TooLarge { what: "a weight" })?;
+    let mut map = zeroed(bytes, "weights")?;
+    let out = Disjoint::new(&mut map, units, size);
+    // As many panels a task as make up about a megabyte.
+    let step = (1usize << 20).div_ceil(size);
+    pool.run(units.div_ceil(step), &|task| {
+        for unit in (task * step..units).take(step) {
+            let file = &file[unit * rows..file.len().min((unit + 1) * rows)];
+            // SAFETY: every panel is in exactly one task.
+            panels::interleave::<F>(file, blocks, unsafe { out.part(unit, 0, size) });
+        }
     });
+    Ok(map)
 }
 
 /// One product: a weight, its bias, and where its outputs go.
 pub(super) struct Job<'a> {
     pub weight: &'a Weight,
     pub bias: Option<&'a [f32]>,
-    pub out: Disjoint<'a>,
+    pub out: Disjoint<'a, f32>,
 }
 
 /// The shared input of several products.
@@ -123,30 +141,37 @@ pub(super) struct Input<'a> {
 }
 
 /// Multiply-adds that are worth a task of their own.
-const TASK: usize = 1 << 18;
+const TASK: usize = 1 << 15;
+/// Tasks for each thread, where there is work for so many: the last ones even out.
+const TASKS: usize = 6;
 /// Input rows that pass a group of outputs together: their blocks stay in the second-level cache.
 const ROWS: usize = 128;
 
 /// Computes all outputs of all jobs.
-pub(super) fn multiply(tier: Tier, threads: usize, input: &Input<'_>, jobs: &[Job<'_>]) {
+pub(super) fn multiply(
+    tier: Tier,
+    pool: &Pool,
+    input: &Input<'_>,
+    jobs: &[Job<'_>],
+) {
+    let all: usize = jobs.iter().map(|job| job.weight.units()).sum();
     let mut tasks = Vec::new();
     for job in jobs {
         let (units, cost) = (job.weight.units(), PANEL * job.weight.inputs * input.rows);
-        let total: usize = jobs.iter().map(|job| job.weight.units()).sum();
-        let step = (TASK.div_ceil(cost.max(1))).max(total.div_ceil(8 * threads));
+        let step = (TASK.div_ceil(cost.max(1))).max(all.div_ceil(TASKS * pool.threads()));
+        // Pairs of panels stay together.
+        let step = step.next_multiple_of(2);
         for from in (0..units).step_by(step) {
             tasks.push((job, from..(from + step).min(units)));
         }
     }
-    let run = |(job, units): &(&Job<'_>, Range<usize>)| match &job.weight.store {
-        Store::Panels(panels) => panel_task(tier, panels, job, input, units.clone()),
-        Store::Plain(tensor) => plain_task(tier, tensor.bytes(), job, input, units.clone()),
-    };
-    if threads == 1 || tasks.len() == 1 {
-        tasks.iter().for_each(run);
-    } else {
-        tasks.par_iter().with_max_len(1).for_each(run);
-    }
+    pool.run(tasks.len(), &|task| {
+        let (job, units) = &tasks[task];
+        match &job.weight.store {
+            Store::Panels(panels) => panel_task(tier, panels, job, input, units.clone()),
+            Store::Plain(tensor) => plain_task(tier, tensor.bytes(), job, input, units.clone()),
+        }
+    });
 }
 
 /// Adds the bias to eight outputs of a row and writes those that exist.
@@ -191,32 +216,42 @@ fn panel_units<V: BlockDot, F: Format>(
     input: &Input<'_>,
     units: Range<usize>,
 ) {
-    let size = job.weight.inputs / BLOCK * F::PANEL_SIZE;
     for first in (0..input.rows).step_by(ROWS) {
         let rows = first..(first + ROWS).min(input.rows);
-        for unit in units.clone() {
-            panel_unit::<V, F>(&panels[unit * size..(unit + 1) * size], job, input, &rows, unit);
+        let mut unit = units.start;
+        while unit < units.end {
+            if F::PANELS == 2 && rows.len() >= 4 && unit + 2 <= units.end {
+                some_panels::<V, F, 2>(panels, job, input, &rows, unit);
+                unit += 2;
+            } else {
+                some_panels::<V, F, 1>(panels, job, input, &rows, unit);
+                unit += 1;
+            }
         }
     }
 }
 
-/// One panel with a range of rows, four rows at a time.
+/// `P` panels with a range of rows, four rows at a time.
 #[inline(always)]
-fn panel_unit<V: BlockDot, F: Format>(
-    panel: &[u8],
+fn some_panels<V: BlockDot, F: Format, const P: usize>(
+    panels: &[u8],
     job: &Job<'_>,
     input: &Input<'_>,
     rows: &Range<usize>,
     unit: usize,
 ) {
     let blocks = job.weight.inputs / BLOCK;
+    let panels = &panels[unit * (blocks / F::SUBS) * F::PANEL_SIZE..];
     let mut row = rows.start;
     macro_rules! rows_at_once {
         ($count:literal) => {{
-            let sums = quantised::panel_rows::<V, F, $count>(panel, input.quantised, row, blocks);
-            for (t, sums) in sums.into_iter().enumerate() {
-                // SAFETY: every unit of every job is in exactly one task.
-                unsafe { write_unit(sums, job, row + t, unit) };
+            let sums =
+                quantised::panel_rows::<V, F, $count, P>(panels, input.quantised, row, blocks);
+            for p in 0..P {
+                for t in 0..$count {
+                    // SAFETY: every unit of every job is in exactly one task.
+                    unsafe { write_unit(sums[p][t], job, row + t, unit + p) };
+                }
             }
             row += $count;
         }};
@@ -224,12 +259,13 @@ fn panel_unit<V: BlockDot, F: Format>(
     while row + 4 <= rows.end {
         rows_at_once!(4);
     }
-    while row + 2 <= rows.end {
-        rows_at_once!(2);
+    match rows.end - row {
+        3 => rows_at_once!(3),
+        2 => rows_at_once!(2),
+        1 => rows_at_once!(1),
+        _ => {}
     }
-    while row < rows.end {
-        rows_at_once!(1);
-    }
+    debug_assert_eq!(row, rows.end);
 }
 
 tiered! {

@@ -8,6 +8,8 @@ mod disjoint;
 mod float;
 mod lanes;
 mod linear;
+mod panels;
+mod pool;
 mod quantised;
 #[cfg(test)]
 mod tests;
@@ -24,16 +26,17 @@ use crate::store::{Tensor, WeightType};
 use arena::TileMut;
 use disjoint::Disjoint;
 use linear::{Input, Job};
+use pool::Pool;
 use quantised::{Activations, BLOCK};
-use rayon::prelude::*;
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The processor as a device.
 pub struct Cpu {
     tier: Tier,
-    threads: usize,
-    pool: Arc<rayon::ThreadPool>,
-    /// The quantised input of the product at hand.
+    pool: Arc<Pool>,
+    /// The quantised input of the product at hand, where the matrix does not have it.
     quantised: Vec<Activations>,
 }
 
@@ -46,12 +49,9 @@ impl Cpu {
     /// As [`Cpu::new`], in a given form.
     pub fn with_tier(threads: usize, tier: Tier) -> Result<Self, DeviceError> {
         let threads = threads.max(1);
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("unsay-cpu-{i}"))
-            .build()
+        let pool = Pool::new(threads)
             .map_err(|error| DeviceError::Threads { threads, reason: error.to_string() })?;
-        Ok(Self { tier, threads, pool: Arc::new(pool), quantised: Vec::new() })
+        Ok(Self { tier, pool: Arc::new(pool), quantised: Vec::new() })
     }
 
     /// Another device on the same threads, for another model.
@@ -65,41 +65,109 @@ impl Cpu {
         self.tier
     }
 
-    fn quantise(&mut self, input: &[f32], rows: usize, columns: usize) {
-        let (tier, blocks) = (self.tier, columns / BLOCK);
-        self.quantised.resize(self.quantised.len().max(rows * blocks), Activations::default());
-        let out = self.quantised[..rows * blocks].par_chunks_mut(blocks);
-        out.zip(input.par_chunks(columns)).with_min_len(16).for_each(|(out, x)| {
-            quantised::quantise_row(tier, x, out);
-        });
+    /// Runs `work` for the numbers below `rows`; each costs about as much as `cost` additions.
+    fn each_row(&self, rows: usize, cost: usize, work: impl Fn(usize) + Sync) {
+        /// Additions that are worth a chunk of their own, a microsecond or two.
+        const CHUNK: usize = 1 << 13;
+        let step = CHUNK.div_ceil(cost.max(1));
+        if rows <= step {
+            (0..rows).for_each(work);
+        } else {
+            self.pool.run(rows.div_ceil(step), &|chunk| {
+                (chunk * step..rows).take(step).for_each(&work);
+            });
+        }
     }
 
-    /// Products of `rows` rows, `input [rows][inputs]`.
-    fn multiply(&mut self, input: &[f32], rows: usize, jobs: &[Job<'_>]) {
+    /// Quantises `input [rows][columns]` into working memory.
+    fn quantise(&mut self, input: &[f32], rows: usize, columns: usize) {
+        let (tier, blocks) = (self.tier, columns / BLOCK);
+        let mut out = std::mem::take(&mut self.quantised);
+        out.resize(out.len().max(rows * blocks), Activations::default());
+        let parts = Disjoint::new(&mut out, rows, blocks);
+        self.each_row(rows, columns, |row| {
+            // SAFETY: every row is worked on once.
+            let out = unsafe { parts.part(row, 0, blocks) };
+            quantised::quantise_row(tier, &input[row * columns..(row + 1) * columns], out);
+        });
+        self.quantised = out;
+    }
+
+    /// Products of `rows` rows, `input [rows][inputs]`; `ready` are the same rows quantised, where
+    /// they are at hand.
+    fn multiply(
+        &mut self,
+        input: &[f32],
+        ready: Option<&[Activations]>,
+        rows: usize,
+        jobs: &[Job<'_>],
+    ) {
         let columns = jobs.first().map_or(0, |job| job.weight.inputs);
         assert!(jobs.iter().all(|job| job.weight.inputs == columns), "products of one input");
         let input = &input[..rows * columns];
-        if jobs.iter().any(|job| job.weight.is_quantised()) {
+        if ready.is_none() && needs_blocks(jobs) {
             self.quantise(input, rows, columns);
         }
-        let input = Input { rows, plain: input, quantised: &self.quantised };
-        linear::multiply(self.tier, self.threads, &input, jobs);
+        let quantised = ready.unwrap_or(&self.quantised);
+        linear::multiply(self.tier, &self.pool, &Input { rows, plain: input, quantised }, jobs);
     }
 }
 
-/// Rows of f32 numbers.
+fn needs_blocks(jobs: &[Job<'_>]) -> bool {
+    jobs.iter().any(|job| job.weight.is_quantised())
+}
+
+/// Rows of f32 numbers and, once a product asked for them, the same rows in blocks of 8-bit integers:
+/// the operation that writes the rows quantises them in the same pass.
 pub struct Matrix {
     data: Vec<f32>,
     width: usize,
+    blocks: Vec<Activations>,
+    /// A product with block-quantised weights read these rows.
+    wanted: AtomicBool,
+    /// `blocks` are those of `data`.
+    ready: bool,
 }
 
 impl Matrix {
+    fn new(data: Vec<f32>, width: usize) -> Self {
+        let wanted = AtomicBool::new(false);
+        Self { data, width, blocks: Vec::new(), wanted, ready: false }
+    }
+
     fn rows(&self, count: usize) -> &[f32] {
         &self.data[..count * self.width]
     }
 
     fn rows_mut(&mut self, count: usize) -> &mut [f32] {
+        self.ready = false;
         &mut self.data[..count * self.width]
+    }
+
+    /// `count` rows that will all be written, in `parts` parts each, with their blocks where those
+    /// are wanted and each part is whole blocks.
+    fn written(
+        &mut self,
+        count: usize,
+        parts: usize,
+    ) -> (Disjoint<'_, f32>, Option<Disjoint<'_, Activations>>) {
+        let whole = self.width.is_multiple_of(parts * BLOCK);
+        self.ready = whole && self.wanted.load(Ordering::Relaxed);
+        let (width, blocks) = (self.width, self.width / BLOCK);
+        let out = Disjoint::new(&mut self.data, count, width);
+        if !self.ready {
+            return (out, None);
+        }
+        if self.blocks.len() < count * blocks {
+            self.blocks.resize(count * blocks, Activations::default());
+        }
+        (out, Some(Disjoint::new(&mut self.blocks, count, blocks)))
+    }
+
+    /// The blocks of `count` rows, if they are at hand.
+    fn ready(&self, count: usize) -> Option<&[Activations]> {
+        self.wanted.store(true, Ordering::Relaxed);
+        self.ready.then(|| &self.blocks[..count * (self.width / BLOCK)])
     }
 }
 
@@ -194,23 +262,11 @@ fn reserved(len: usize, what: &'static str) -> Result<Vec<f32>, DeviceError> {
     Ok(numbers)
 }
 
-/// Numbers in rows that are worth waking a second thread for.
-const WORTH_A_THREAD: usize = 1 << 14;
-
-/// Runs `work` for every row of `out`, on several threads where there is enough to do.
-fn each_row(out: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
-    if out.len() < 2 * WORTH_A_THREAD {
-        out.chunks_exact_mut(width).enumerate().for_each(|(i, row)| work(i, row));
-    } else {
-        let rows = out.par_chunks_exact_mut(width).with_min_len(WORTH_A_THREAD.div_ceil(width));
-        rows.enumerate().for_each(|(i, row)| work(i, row));
-    }
-}
-
 fn store_head(tier: Tier, tile: TileMut<'_>, offset: usize, x: &[f32]) {
     let place = offset * x.len()..(offset + 1) * x.len();
     match tile {
         TileMut::F16(tile) => float::round_f16(tier, x, &mut tile[place]),
+        TileMut::Bf16(tile) => float::round_bf16(tier, x, &mut tile[place]),
         TileMut::F32(tile) => tile[place].copy_from_slice(x),
     }
 }
@@ -227,11 +283,11 @@ impl Ops for Cpu {
         let len = rows.checked_mul(width).ok_or(DeviceError::TooLarge { what })?;
         let mut data = reserved(len, what)?;
         data.resize(len, 0.0);
-        Ok(Matrix { data, width })
+        Ok(Matrix::new(data, width))
     }
 
     fn upload(&self, numbers: &[f32]) -> Result<Matrix, DeviceError> {
-        Ok(Matrix { data: numbers.to_vec(), width: numbers.len() })
+        Ok(Matrix::new(numbers.to_vec(), numbers.len()))
     }
 
     fn weight_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize {
@@ -243,7 +299,7 @@ impl Ops for Cpu {
     }
 
     fn weight(&self, tensor: &Tensor) -> Result<Weight, DeviceError> {
-        self.pool.install(|| Weight::new(tensor))
+        Weight::new(&self.pool, tensor)
     }
 
     fn arena(&self, layout: PageLayout, pages: usize) -> Result<Arena, DeviceError> {
@@ -265,14 +321,16 @@ impl Ops for Cpu {
     }
 
     fn within<R: Send>(&mut self, work: impl FnOnce(&mut Self) -> R + Send) -> R {
-        let pool = Arc::clone(&self.pool);
-        pool.install(|| work(self))
+        // The caller is one of the pool's threads wherever it is.
+        work(self)
     }
 
     fn embed(&mut self, table: &Weight, rows: &Rows, out: &mut Matrix) {
         let width = out.width;
-        each_row(out.rows_mut(rows.len()), width, |i, out| {
-            table.row(rows.tokens[i] as usize, out);
+        let out = Disjoint::new(out.rows_mut(rows.len()), rows.len(), width);
+        self.each_row(rows.len(), 8 * width, |row| {
+            // SAFETY: every row is worked on once.
+            table.row(rows.tokens[row] as usize, unsafe { out.part(row, 0, width) });
         });
     }
 
@@ -285,17 +343,19 @@ impl Ops for Cpu {
         eps: f32,
         out: &mut Matrix,
     ) {
-        let (tier, width) = (self.tier, stream.width);
-        if let Some(delta) = delta {
-            let delta = delta.rows(rows.len());
-            each_row(stream.rows_mut(rows.len()), width, |i, stream| {
-                float::add(tier, stream, &delta[i * width..(i + 1) * width]);
+        let (tier, width, count) = (self.tier, stream.width, rows.len());
+        let delta = delta.map(|delta| delta.rows(count));
+        let stream = Disjoint::new(stream.rows_mut(count), count, width);
+        let (out, blocks) = out.written(count, 1);
+        self.each_row(count, 3 * width, |row| {
+            // SAFETY: every row is worked on once.
+            let (stream, out) = unsafe { (stream.part(row, 0, width), out.part(row, 0, width)) };
+            let blocks = blocks.as_ref().map(|blocks| {
+                // SAFETY: as above.
+                unsafe { blocks.part(row, 0, width / BLOCK) }
             });
-        }
-        let stream = stream.rows(rows.len());
-        each_row(out.rows_mut(rows.len()), width, |i, out| {
-            out.copy_from_slice(&stream[i * width..(i + 1) * width]);
-            float::rms_norm(tier, out, weight.rows(1), eps);
+            let delta = delta.map(|delta| &delta[row * width..(row + 1) * width]);
+            float::add_rms_norm(tier, stream, delta, weight.rows(1), eps, out, blocks);
         });
     }
 
@@ -313,13 +373,16 @@ impl Ops for Cpu {
                 }
             })
             .collect();
-        self.multiply(input.rows(count), count, &jobs);
+        let ready = if needs_blocks(&jobs) { input.ready(count) } else { None };
+        self.multiply(input.rows(count), ready, count, &jobs);
     }
 
     fn head_rms_norm(&mut self, rows: &Rows, x: &mut Matrix, weight: &Matrix, eps: f32) {
-        let (tier, width) = (self.tier, x.width);
-        each_row(x.rows_mut(rows.len()), width, |_, row| {
-            for head in row.chunks_exact_mut(weight.width) {
+        let (tier, width, count) = (self.tier, x.width, rows.len());
+        let x = Disjoint::new(x.rows_mut(count), count, width);
+        self.each_row(count, 2 * width, |row| {
+            // SAFETY: every row is worked on once.
+            for head in unsafe { x.part(row, 0, width) }.chunks_exact_mut(weight.width) {
                 float::rms_norm(tier, head, weight.rows(1), eps);
             }
         });
@@ -335,16 +398,19 @@ impl Ops for Cpu {
         v: &Matrix,
         arena: &mut Arena,
     ) {
-        let tier = self.tier;
-        for x in [q, &mut *k] {
-            let width = x.width;
-            each_row(x.rows_mut(rows.len()), width, |i, row| {
-                rope.turn(tier, row, rows.positions[i]);
-            });
-        }
+        let (tier, count) = (self.tier, rows.len());
+        let (q_width, k_width) = (q.width, k.width);
+        let q = Disjoint::new(q.rows_mut(count), count, q_width);
+        let keys = Disjoint::new(k.rows_mut(count), count, k_width);
+        self.each_row(count, 2 * (q_width + k_width), |row| {
+            // SAFETY: every row is worked on once.
+            let (q, k) = unsafe { (q.part(row, 0, q_width), keys.part(row, 0, k_width)) };
+            rope.turn(tier, q, rows.positions[row]);
+            rope.turn(tier, k, rows.positions[row]);
+        });
         let head_dim = arena.layout().head_dim;
-        let keys = k.rows(rows.len()).chunks_exact(k.width);
-        for (row, (k, v)) in keys.zip(v.rows(rows.len()).chunks_exact(v.width)).enumerate() {
+        let keys = k.rows(count).chunks_exact(k_width);
+        for (row, (k, v)) in keys.zip(v.rows(count).chunks_exact(v.width)).enumerate() {
             let HiddenAt { page, offset } = rows.place(row);
             let heads = k.chunks_exact(head_dim).zip(v.chunks_exact(head_dim));
             for (head, (k, v)) in heads.enumerate() {
@@ -362,42 +428,48 @@ impl Ops for Cpu {
         arena: &Arena,
         out: &mut Matrix,
     ) {
+        thread_local! {
+            static SCRATCH: RefCell<attention::Scratch> = RefCell::default();
+        }
         let (tier, width, count) = (self.tier, q.width, rows.len());
         let kv_heads = arena.layout().kv_heads;
         let group = width / arena.layout().head_dim / kv_heads;
         let queries = q.rows(count);
-        let out = Disjoint::new(out.rows_mut(count), count, width);
-        let attend = |scratch: &mut attention::Scratch, task: usize| {
-            let (first, len) = rows.runs[task / kv_heads];
+        let (out, blocks) = out.written(count, kv_heads);
+        let runs = rows.runs.len();
+        // Head by head, so that sequences which share pages meet them in the cache; the last runs
+        // of a prompt, which reach farthest back, first.
+        self.pool.run(runs * kv_heads, &|task| {
+            let (first, len) = rows.runs[runs - 1 - task % runs];
             let run = attention::Run {
                 arena,
                 table: &rows.tables[rows.slots[first]],
                 layer,
-                kv_head: task % kv_heads,
+                kv_head: task / runs,
                 group,
                 position: rows.positions[first],
                 queries: &queries[first * width..(first + len) * width],
                 width,
                 first_row: first,
                 out: &out,
+                blocks: blocks.as_ref(),
             };
-            attention::attend(tier, &run, scratch);
-        };
-        let tasks = rows.runs.len() * kv_heads;
-        if self.threads == 1 {
-            let mut scratch = attention::Scratch::default();
-            (0..tasks).for_each(|task| attend(&mut scratch, task));
-        } else {
-            let tasks = (0..tasks).into_par_iter();
-            tasks.for_each_init(attention::Scratch::default, attend);
-        }
+            SCRATCH.with_borrow_mut(|scratch| attention::attend(tier, &run, scratch));
+        });
     }
 
     fn swiglu(&mut self, rows: &Rows, gate: &mut Matrix, up: &Matrix) {
-        let (tier, width) = (self.tier, gate.width);
-        let up = up.rows(rows.len());
-        each_row(gate.rows_mut(rows.len()), width, |i, gate| {
-            float::swiglu(tier, gate, &up[i * width..(i + 1) * width]);
+        let (tier, width, count) = (self.tier, gate.width, rows.len());
+        let up = up.rows(count);
+        let (gate, blocks) = gate.written(count, 1);
+        self.each_row(count, 8 * width, |row| {
+            // SAFETY: every row is worked on once.
+            let gate = unsafe { gate.part(row, 0, width) };
+            let blocks = blocks.as_ref().map(|blocks| {
+                // SAFETY: as above.
+                unsafe { blocks.part(row, 0, width / BLOCK) }
+            });
+            float::swiglu(tier, gate, &up[row * width..(row + 1) * width], blocks);
         });
     }
 
@@ -422,7 +494,7 @@ impl Ops for Cpu {
                 input.extend_from_slice(arena.hidden(*place));
             }
             let out = Disjoint::new(out, places.len(), weight.outputs);
-            self.multiply(&input, places.len(), &[Job { weight, bias: None, out }]);
+            self.multiply(&input, None, places.len(), &[Job { weight, bias: None, out }]);
         }
     }
 
@@ -435,10 +507,6 @@ impl Ops for Cpu {
     }
 
     fn for_each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        if count < 2 || self.threads == 1 {
-            (0..count).for_each(work);
-        } else {
-            self.pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
-        }
+        self.pool.run(count, work);
     }
 }

@@ -4,7 +4,7 @@ use crate::support::GgufBuilder;
 use std::path::PathBuf;
 use unsay::store::{Gguf, ModelFiles, WeightType};
 
-pub const KINDS: [WeightType; 8] = [
+pub const KINDS: [WeightType; 13] = [
     WeightType::F32,
     WeightType::F16,
     WeightType::BF16,
@@ -13,6 +13,11 @@ pub const KINDS: [WeightType; 8] = [
     WeightType::Q5_0,
     WeightType::Q5_1,
     WeightType::Q8_0,
+    WeightType::Q2_K,
+    WeightType::Q3_K,
+    WeightType::Q4_K,
+    WeightType::Q5_K,
+    WeightType::Q6_K,
 ];
 
 /// Numbers that depend on nothing but the seed (SplitMix64).
@@ -63,15 +68,18 @@ pub struct Tiny {
 impl Tiny {
     /// Grouped heads whose width is not `hidden / heads`, and a vocabulary that fills no panel.
     pub fn new(architecture: &'static str, kind: WeightType) -> Self {
+        // Rows of the K types are whole blocks of 256: one, one and three of them.
+        let (hidden, head_dim, ffn) =
+            if kind.block_len() == 256 { (256, 64, 768) } else { (64, 24, 96) };
         Self {
             architecture,
             kind,
             layers: 2,
-            hidden: 64,
+            hidden,
             heads: 4,
             kv_heads: 2,
-            head_dim: 24,
-            ffn: 96,
+            head_dim,
+            ffn,
             vocab: 77,
             tied: false,
             seed: 1,
@@ -168,6 +176,11 @@ impl Writer {
             WeightType::Q5_0 => 6,
             WeightType::Q5_1 => 7,
             WeightType::Q8_0 => 8,
+            WeightType::Q2_K => 10,
+            WeightType::Q3_K => 11,
+            WeightType::Q4_K => 12,
+            WeightType::Q5_K => 13,
+            WeightType::Q6_K => 14,
             WeightType::BF16 => 30,
         };
         self.file = std::mem::take(&mut self.file).tensor(name, code, shape, bytes);
@@ -201,10 +214,23 @@ impl Writer {
             WeightType::Q5_0 => vec![half(scale / 16.0)],
             WeightType::Q5_1 => vec![half(scale * 2.0 / 31.0), half(-scale)],
             WeightType::Q8_0 => vec![half(scale / 128.0)],
+            // Header first and the rest at random; where the header lies behind, it is moved there.
+            WeightType::Q4_K | WeightType::Q5_K => {
+                let most = if self.kind == WeightType::Q4_K { 15.0 } else { 31.0 };
+                vec![half(scale * 2.0 / most / 32.0), half(scale / 32.0)]
+            }
+            WeightType::Q2_K => vec![half(scale * 2.0 / 3.0 / 8.0), half(scale / 8.0)],
+            WeightType::Q3_K => vec![half(scale / 4.0 / 20.0)],
+            WeightType::Q6_K => vec![half(scale / 32.0 / 70.0)],
         };
         let mut block = heads.concat();
         while block.len() < self.kind.block_bytes() {
             block.push(self.numbers.next() as u8);
+        }
+        match self.kind {
+            WeightType::Q2_K => block.rotate_left(4),
+            WeightType::Q3_K | WeightType::Q6_K => block.rotate_left(2),
+            _ => {}
         }
         block
     }
