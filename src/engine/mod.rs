@@ -39,7 +39,11 @@ pub use generation::{Finish, Generated, GeneratedToken, Generation, GenerationEv
 pub use hosted::{Hosted, ModelInfo, PageUse, TokenBytes};
 pub use ledger::{LedgerRow, LedgerSnapshot, ModelCounts, Tag};
 pub use log::{ReplayError, Replayed, replay};
+#[doc(hidden)]
+pub use sampler::{ReplyCounts, Sampler};
 pub use session::{Engine, Mark, Scored, Session};
+#[doc(hidden)]
+pub use statistics::{NotFinite, Softmax};
 pub use waste::Waste;
 
 use crate::text::TokenId;
@@ -172,6 +176,10 @@ pub struct TokenStats {
     pub logprob: f32,
     /// Entropy of the distribution, in nats.
     pub entropy: f32,
+    /// Tokens with a higher logit, equals with a lower id among them: 0 is the most probable one.
+    pub rank: u32,
+    /// Mean log-probability over the whole vocabulary.
+    pub mean_logprob: f32,
     /// The most probable tokens with their log-probabilities, best first; as many as were asked for.
     pub top: Vec<(TokenId, f32)>,
 }

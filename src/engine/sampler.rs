@@ -11,11 +11,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::Sampling;
-use super::philox::philox4x32;
+use super::philox::draw_at;
+use crate::device::cpu::noise::{self, Draw};
+use crate::device::cpu::{Tier, softmax};
 use crate::text::TokenId;
 
 /// How often each token was generated in the present reply.
-pub(super) type ReplyCounts = BTreeMap<TokenId, u32>;
+pub type ReplyCounts = BTreeMap<TokenId, u32>;
 
 /// Bits of a draw's uniform number: u = (bits + ½) / 2⁵² is exact in f64 and never 0 or 1.
 const UNIFORM_BITS: u32 = 52;
@@ -28,28 +30,42 @@ const NOISE_MARGIN: f64 = 1e-9;
 
 /// A sampler with its work space of one vocabulary.
 #[derive(Debug, Default)]
-pub(super) struct Sampler {
-    /// Logits after penalties, bias and temperature, `[vocab]`.
+pub struct Sampler {
+    /// Logits after penalties, bias and temperature, `[vocab]`; for draws with limits.
     scaled: Vec<f64>,
-    /// Ids that may be drawn.
+    /// Ids that may be drawn; for draws with limits.
     kept: Vec<u32>,
+    /// Logits that penalties or bias changed, by id.
+    changed: Vec<(u32, f64)>,
+    /// The row without what is `changed`, where something is.
+    rest: Vec<f32>,
+    /// Ids whose noise may reach the best sum.
+    near: Vec<u32>,
 }
 
 impl Sampler {
     /// Draws the token at `position` of its sequence. Logits are finite and the sampling is
     /// checked ([`Sampling::check`]).
-    pub(super) fn draw(
+    pub fn draw(
         &mut self,
         logits: &[f32],
         sampling: &Sampling,
         counts: &ReplyCounts,
         position: usize,
     ) -> TokenId {
-        self.adjust(logits, sampling, counts);
-        let highest = self.highest();
+        self.change(logits, sampling, counts);
         if sampling.temperature == 0.0 {
-            return TokenId(highest);
+            return TokenId(self.highest_of_all(logits).0);
         }
+        let unlimited = (sampling.top_k == 0 || sampling.top_k >= logits.len())
+            && sampling.top_p >= 1.0
+            && sampling.min_p == 0.0;
+        let draw = draw_at(sampling, position);
+        if unlimited {
+            return self.draw_of_all(logits, f64::from(sampling.temperature), &draw);
+        }
+        self.adjust(logits);
+        let highest = self.highest();
         let temperature = f64::from(sampling.temperature);
         self.scaled.iter_mut().for_each(|logit| *logit /= temperature);
         self.kept.clear();
@@ -57,22 +73,114 @@ impl Sampler {
         self.keep_top_k(sampling.top_k);
         self.keep_top_p(f64::from(sampling.top_p), highest);
         self.keep_min_p(f64::from(sampling.min_p), highest);
-        self.gumbel_max(&Noise::new(sampling, position), highest)
+        self.gumbel_max(&draw, highest)
     }
 
-    /// Penalties, then bias.
-    fn adjust(&mut self, logits: &[f32], sampling: &Sampling, counts: &ReplyCounts) {
-        self.scaled.clear();
-        self.scaled.extend(logits.iter().map(|&logit| f64::from(logit)));
-        for (&id, &count) in counts {
-            let logit = &mut self.scaled[id.index()];
-            let repetition = f64::from(sampling.repetition_penalty);
-            *logit = if *logit > 0.0 { *logit / repetition } else { *logit * repetition };
-            *logit -= f64::from(sampling.presence_penalty);
-            *logit -= f64::from(sampling.frequency_penalty) * f64::from(count);
+    /// Finds the logits that penalties, then bias, change.
+    fn change(&mut self, logits: &[f32], sampling: &Sampling, counts: &ReplyCounts) {
+        self.changed.clear();
+        let repetition = f64::from(sampling.repetition_penalty);
+        let presence = f64::from(sampling.presence_penalty);
+        let frequency = f64::from(sampling.frequency_penalty);
+        if repetition != 1.0 || presence != 0.0 || frequency != 0.0 {
+            for (&id, &count) in counts {
+                let mut logit = f64::from(logits[id.index()]);
+                logit = if logit > 0.0 { logit / repetition } else { logit * repetition };
+                logit -= presence;
+                logit -= frequency * f64::from(count);
+                self.changed.push((id.0, logit));
+            }
         }
         for &(id, bias) in &sampling.bias {
-            self.scaled[id.index()] += f64::from(bias);
+            match self.changed.binary_search_by_key(&id.0, |(id, _)| *id) {
+                Ok(at) => self.changed[at].1 += f64::from(bias),
+                Err(at) => {
+                    let logit = f64::from(logits[id.index()]) + f64::from(bias);
+                    self.changed.insert(at, (id.0, logit));
+                }
+            }
+        }
+    }
+
+    /// The row but for the logits that are changed, which are −∞ in it.
+    fn unchanged<'a>(&'a mut self, logits: &'a [f32]) -> &'a [f32] {
+        if self.changed.is_empty() {
+            return logits;
+        }
+        self.rest.clear();
+        self.rest.extend_from_slice(logits);
+        for (id, _) in &self.changed {
+            self.rest[*id as usize] = f32::NEG_INFINITY;
+        }
+        &self.rest
+    }
+
+    /// The id of the highest logit after penalties and bias, the lowest of equals, and the greatest
+    /// magnitude of the others.
+    fn highest_of_all(&mut self, logits: &[f32]) -> (u32, f32) {
+        let tier = Tier::detect();
+        let (_, reach) = softmax::highest_and_reach(tier, logits);
+        let rest = self.unchanged(logits);
+        let (mut best, _) = softmax::highest_and_reach(tier, rest);
+        let mut highest = f64::from(rest[best]);
+        for &(id, logit) in &self.changed {
+            if logit > highest || (logit == highest && (id as usize) < best) {
+                (best, highest) = (id as usize, logit);
+            }
+        }
+        (best as u32, reach)
+    }
+
+    /// A draw without limits: the id with the highest sum of scaled logit and noise, ties to the
+    /// lower id.
+    ///
+    /// Sums are computed in f64 for the ids alone whose noise may reach the best sum so far; which
+    /// these are is found in f32, with a margin for its rounding, so this changes no draw.
+    fn draw_of_all(&mut self, logits: &[f32], temperature: f64, draw: &Draw) -> TokenId {
+        /// Ids that are looked at between two tightenings of what must be reached.
+        const CHUNK: usize = 2048;
+        let (highest, reach) = self.highest_of_all(logits);
+        let mut best = Best { id: highest, sum: f64::NEG_INFINITY };
+        for &(id, logit) in &self.changed {
+            best.take(id, logit / temperature + gumbel(bits(draw, id)));
+        }
+        let sum_of = |id: u32| f64::from(logits[id as usize]) / temperature + gumbel(bits(draw, id));
+        if self.changed.binary_search_by_key(&highest, |(id, _)| *id).is_err() {
+            best.take(highest, sum_of(highest));
+        }
+        let mut near = std::mem::take(&mut self.near);
+        let inverse = (1.0 / temperature) as f32;
+        // Two roundings of a product and one of a sum, each at most 2⁻²⁴ of its size.
+        let margin = 1e-3 + 1e-6 * f64::from(reach) / temperature;
+        // What f32 cannot hold is left to f64 alone.
+        let fits = temperature > 1e-6 && margin < 1e6;
+        for first in (0..logits.len()).step_by(CHUNK) {
+            let chunk = first..logits.len().min(first + CHUNK);
+            near.clear();
+            if fits {
+                let row = if self.changed.is_empty() { logits } else { &self.rest };
+                let least = (best.sum - margin) as f32;
+                let row = &row[chunk];
+                noise::near(Tier::detect(), row, first as u32, draw, inverse, least, &mut near);
+            } else {
+                near.extend(chunk.start as u32..chunk.end as u32);
+            }
+            for &id in &near {
+                if self.changed.binary_search_by_key(&id, |(id, _)| *id).is_err() {
+                    best.take(id, sum_of(id));
+                }
+            }
+        }
+        self.near = near;
+        TokenId(best.id)
+    }
+
+    /// Writes the row after penalties and bias, for draws with limits.
+    fn adjust(&mut self, logits: &[f32]) {
+        self.scaled.clear();
+        self.scaled.extend(logits.iter().map(|&logit| f64::from(logit)));
+        for &(id, logit) in &self.changed {
+            self.scaled[id as usize] = logit;
         }
     }
 
@@ -148,16 +256,16 @@ impl Sampler {
     ///
     /// A token whose scaled logit plus a cheap upper bound of its noise stays below the best sum
     /// so far cannot win and is passed over; this changes no draw.
-    fn gumbel_max(&self, noise: &Noise, highest: u32) -> TokenId {
+    fn gumbel_max(&self, draw: &Draw, highest: u32) -> TokenId {
         let sum = |id: u32, bits: u64| self.scaled[id as usize] + gumbel(bits);
         let mut best = highest;
-        let mut best_sum = sum(highest, noise.bits(highest));
+        let mut best_sum = sum(highest, bits(draw, highest));
         for &id in &self.kept {
             let logit = self.scaled[id as usize];
             if logit + WIDEST_NOISE < best_sum {
                 continue;
             }
-            let bits = noise.bits(id);
+            let bits = bits(draw, id);
             if logit + gumbel_bound(bits) < best_sum {
                 continue;
             }
@@ -176,30 +284,23 @@ fn rank(scaled: &[f64], a: u32, b: u32) -> Ordering {
     right.partial_cmp(&left).unwrap_or(Ordering::Equal).then(a.cmp(&b))
 }
 
-/// The random numbers of one position of one stream.
-struct Noise {
-    key: [u32; 2],
-    stream: u64,
-    position: u32,
+/// The best sum so far.
+struct Best {
+    id: u32,
+    sum: f64,
 }
 
-impl Noise {
-    fn new(sampling: &Sampling, position: usize) -> Self {
-        let seed = sampling.seed;
-        Self {
-            key: [seed as u32, (seed >> 32) as u32],
-            stream: sampling.stream,
-            position: position as u32,
+impl Best {
+    fn take(&mut self, id: u32, sum: f64) {
+        if sum > self.sum || (sum == self.sum && id < self.id) {
+            (self.id, self.sum) = (id, sum);
         }
     }
+}
 
-    /// The 52 random bits of a token. Seed, stream, position and id are the generator's key and
-    /// counter in full, so two different draws never share their bits by collision.
-    fn bits(&self, id: u32) -> u64 {
-        let counter = [id, self.position, self.stream as u32, (self.stream >> 32) as u32];
-        let words = philox4x32(counter, self.key);
-        (u64::from(words[0]) << 32 | u64::from(words[1])) >> (64 - UNIFORM_BITS)
-    }
+/// The 52 random bits of a token.
+fn bits(draw: &Draw, id: u32) -> u64 {
+    draw.bits(id) >> (64 - UNIFORM_BITS)
 }
 
 /// Gumbel noise −ln(−ln u).
@@ -341,10 +442,26 @@ mod tests {
         }
     }
 
+    /// The row after penalties, bias and temperature, by the definitions.
+    fn scaled(logits: &[f32], sampling: &Sampling, counts: &ReplyCounts) -> Vec<f64> {
+        let mut row: Vec<f64> = logits.iter().map(|&l| f64::from(l)).collect();
+        for (id, count) in counts {
+            let logit = &mut row[id.index()];
+            let repetition = f64::from(sampling.repetition_penalty);
+            *logit = if *logit > 0.0 { *logit / repetition } else { *logit * repetition };
+            *logit -= f64::from(sampling.presence_penalty);
+            *logit -= f64::from(sampling.frequency_penalty) * f64::from(*count);
+        }
+        for (id, bias) in &sampling.bias {
+            row[id.index()] += f64::from(*bias);
+        }
+        row.iter().map(|logit| logit / f64::from(sampling.temperature)).collect()
+    }
+
     /// Every token's noise, without passing any over.
-    fn brute_force(scaled: &[f64], kept: &[u32], noise: &Noise) -> u32 {
+    fn brute_force(scaled: &[f64], kept: &[u32], draw: &Draw) -> u32 {
         let mut sums: Vec<(f64, u32)> =
-            kept.iter().map(|&id| (scaled[id as usize] + gumbel(noise.bits(id)), id)).collect();
+            kept.iter().map(|&id| (scaled[id as usize] + gumbel(bits(draw, id)), id)).collect();
         sums.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         sums[0].1
     }
@@ -353,16 +470,61 @@ mod tests {
         #[test]
         fn passing_over_changes_no_draw(
             logits in proptest::collection::vec(-60f32..60.0, 1..300),
-            temperature in prop_oneof![Just(1e-30f32), 0.01f32..5.0],
+            size in prop_oneof![Just(1.0f32), Just(1e-40), Just(1e-3), Just(1e6), Just(1e36)],
+            temperature in prop_oneof![Just(1e-40f32), Just(1e-30), Just(1e-6), 0.01f32..5.0],
+            penalties in (prop_oneof![Just(1.0f32), 0.5f32..2.0], -1f32..1.0, -1f32..1.0),
+            reply in proptest::collection::vec(0usize..300, 0..20),
+            bias in proptest::collection::vec((0usize..300, -100f32..100.0), 0..5),
+            limits in prop_oneof![Just((0, 1.0f32, 0.0f32)), (0usize..50, 0.1f32..=1.0, 0f32..0.5)],
             seed: u64,
             stream: u64,
             position in 0usize..100_000,
         ) {
-            let sampling = Sampling { temperature, seed, stream, ..Sampling::default() };
+            let logits: Vec<f32> = logits.iter().map(|logit| logit * size).collect();
+            let id = |id: usize| TokenId((id % logits.len()) as u32);
+            let mut counts = ReplyCounts::new();
+            reply.into_iter().for_each(|token| *counts.entry(id(token)).or_default() += 1);
+            let sampling = Sampling {
+                temperature, seed, stream,
+                repetition_penalty: penalties.0,
+                presence_penalty: penalties.1,
+                frequency_penalty: penalties.2,
+                bias: bias.into_iter().map(|(token, bias)| (id(token), bias)).collect(),
+                top_k: limits.0,
+                top_p: limits.1,
+                min_p: limits.2,
+                ..Sampling::default()
+            };
             let mut sampler = Sampler::default();
-            let got = sampler.draw(&logits, &sampling, &ReplyCounts::new(), position);
-            let noise = Noise::new(&sampling, position);
-            prop_assert_eq!(got.0, brute_force(&sampler.scaled, &sampler.kept, &noise));
+            let got = sampler.draw(&logits, &sampling, &counts, position);
+            let scaled = scaled(&logits, &sampling, &counts);
+            let unlimited = limits == (0, 1.0, 0.0);
+            let all: Vec<u32> = (0..logits.len() as u32).collect();
+            let kept = if unlimited { &all } else { &sampler.kept };
+            prop_assert_eq!(got.0, brute_force(&scaled, kept, &draw_at(&sampling, position)));
+        }
+
+        #[test]
+        fn greedy_takes_the_highest_after_penalties(
+            logits in proptest::collection::vec((-40i32..40).prop_map(|l| l as f32 / 4.0), 1..100),
+            reply in proptest::collection::vec(0usize..100, 0..20),
+            bias in proptest::collection::vec((0usize..100, -4i32..4), 0..5),
+        ) {
+            let id = |id: usize| TokenId((id % logits.len()) as u32);
+            let mut counts = ReplyCounts::new();
+            reply.into_iter().for_each(|token| *counts.entry(id(token)).or_default() += 1);
+            let sampling = Sampling {
+                repetition_penalty: 2.0,
+                presence_penalty: 0.25,
+                frequency_penalty: 0.5,
+                bias: bias.into_iter().map(|(token, bias)| (id(token), bias as f32)).collect(),
+                ..Sampling::default()
+            };
+            let got = draw(&logits, &sampling, &counts, 0) as usize;
+            let row = scaled(&logits, &Sampling { temperature: 1.0, ..sampling }, &counts);
+            for (id, logit) in row.iter().enumerate() {
+                prop_assert!(*logit < row[got] || (*logit == row[got] && id >= got));
+            }
         }
 
         #[test]
@@ -418,7 +580,9 @@ mod tests {
             ..Sampling::default()
         };
         let mut sampler = Sampler::default();
-        sampler.adjust(&[4.0, -1.0, 0.25, 0.5], &sampling, &counts);
+        let logits = [4.0, -1.0, 0.25, 0.5];
+        sampler.change(&logits, &sampling, &counts);
+        sampler.adjust(&logits);
         // 4/2 − ½ − ¾; −1·2 − ½ − ¼; ¼ + 1½; untouched.
         assert_eq!(sampler.scaled, [0.75, -2.75, 1.75, 0.5]);
         assert_eq!(draw(&[4.0, -1.0, 0.25, 0.5], &sampling, &counts, 0), 2);

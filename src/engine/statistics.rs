@@ -1,61 +1,55 @@
-//! What the raw softmax says of a position: log-probabilities, entropy, the most probable tokens.
+//! What the raw softmax says of a position: log-probabilities, entropy, rank, the most probable tokens.
 //!
-//! Sums run in f64 over the vocabulary in the order of ids, with `libm`'s exponential and
-//! logarithm, so their bits are the same on every machine.
+//! The sums over the vocabulary are those of `device::cpu::softmax`, in f64 and in a declared order, so
+//! their bits are the same on every machine; logarithms are `libm`'s.
 
 use super::TokenStats;
+use crate::device::cpu::Tier;
+use crate::device::cpu::softmax::{self, RowSums};
 use crate::text::TokenId;
 
 /// The log-softmax of one row of logits `[vocab]`, without the row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Softmax {
+pub struct Softmax {
     max: f64,
     /// ln Σ exp(logit − max).
     log_sum: f64,
     /// In nats.
     entropy: f64,
+    mean_logprob: f64,
 }
 
 /// A logit that is NaN or infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct NotFinite {
-    pub(super) token: TokenId,
-    pub(super) value: f32,
+pub struct NotFinite {
+    pub token: TokenId,
+    pub value: f32,
 }
 
 impl Softmax {
     /// Reads a row of logits; every one must be finite.
-    pub(super) fn of(logits: &[f32]) -> Result<Self, NotFinite> {
-        let mut max = f32::NEG_INFINITY;
-        for (id, &value) in logits.iter().enumerate() {
-            if !value.is_finite() {
-                return Err(NotFinite { token: TokenId(id as u32), value });
-            }
-            max = max.max(value);
-        }
+    pub fn of(row: &[f32]) -> Result<Self, NotFinite> {
+        let RowSums { max, weights, weighted, logits } = softmax::row_sums(Tier::detect(), row)
+            .map_err(|place| NotFinite { token: TokenId(place as u32), value: row[place] })?;
         let max = f64::from(max);
-        let (mut sum, mut weighted) = (0.0f64, 0.0f64);
-        for &value in logits {
-            let below = f64::from(value) - max;
-            let weight = libm::exp(below);
-            sum += weight;
-            weighted += below * weight;
-        }
         // −Σ p ln p = ln Σ exp(d) − Σ d exp(d) / Σ exp(d), with d = logit − max.
-        let log_sum = libm::log(sum);
-        let entropy = (log_sum - weighted / sum).max(0.0);
-        Ok(Self { max, log_sum, entropy })
+        let log_sum = libm::log(weights);
+        let entropy = (log_sum - weighted / weights).max(0.0);
+        let mean_logprob = logits / row.len() as f64 - max - log_sum;
+        Ok(Self { max, log_sum, entropy, mean_logprob })
     }
 
     /// Statistics of `id` in the row that was read, naming the `top` most probable tokens.
-    pub(super) fn stats(&self, logits: &[f32], id: TokenId, top: usize) -> TokenStats {
+    pub fn stats(&self, logits: &[f32], id: TokenId, top: usize) -> TokenStats {
         TokenStats {
             id,
             logprob: self.logprob(logits[id.index()]),
             entropy: self.entropy as f32,
-            top: highest(logits, top)
+            rank: softmax::rank(Tier::detect(), logits, id.index()) as u32,
+            mean_logprob: self.mean_logprob as f32,
+            top: softmax::highest(Tier::detect(), logits, top)
                 .into_iter()
-                .map(|id| (id, self.logprob(logits[id.index()])))
+                .map(|id| (TokenId(id), self.logprob(logits[id as usize])))
                 .collect(),
         }
     }
@@ -63,23 +57,6 @@ impl Softmax {
     fn logprob(&self, logit: f32) -> f32 {
         (f64::from(logit) - self.max - self.log_sum) as f32
     }
-}
-
-/// The ids of the `count` highest logits, best first, ties to the lower id.
-fn highest(logits: &[f32], count: usize) -> Vec<TokenId> {
-    let mut best: Vec<TokenId> = Vec::with_capacity(count + 1);
-    if count == 0 {
-        return best;
-    }
-    for (index, &value) in logits.iter().enumerate() {
-        if best.len() == count && value <= logits[best[count - 1].index()] {
-            continue;
-        }
-        let place = best.partition_point(|id| logits[id.index()] >= value);
-        best.insert(place, TokenId(index as u32));
-        best.truncate(count);
-    }
-    best
 }
 
 #[cfg(test)]
@@ -133,14 +110,31 @@ mod tests {
     }
 
     #[test]
-    fn highest_is_a_stable_sort() {
-        let logits: Vec<f32> =
-            (0..200u32).map(|i| (i.wrapping_mul(2654435761) % 17) as f32).collect();
-        let mut sorted: Vec<u32> = (0..200).collect();
-        sorted.sort_by(|&a, &b| logits[b as usize].total_cmp(&logits[a as usize]));
-        for count in [0, 1, 2, 5, 50, 200] {
-            let got: Vec<u32> = highest(&logits, count).iter().map(|id| id.0).collect();
-            assert_eq!(got, sorted[..count]);
+    fn rank_and_mean_of_a_known_row() {
+        let logits = [1.0, 3.0, 2.0, 3.0, -1.0];
+        let softmax = Softmax::of(&logits).unwrap();
+        let ranks: Vec<u32> =
+            (0..5).map(|id| softmax.stats(&logits, TokenId(id), 0).rank).collect();
+        assert_eq!(ranks, [3, 0, 2, 1, 4]);
+        let all: Vec<f32> =
+            (0..5).map(|id| softmax.stats(&logits, TokenId(id), 0).logprob).collect();
+        let mean = softmax.stats(&logits, TokenId(0), 0).mean_logprob;
+        assert!((mean - all.iter().sum::<f32>() / 5.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn log_probabilities_are_those_of_f64() {
+        for scale in [0.5f32, 3.0, 12.0] {
+            let logits: Vec<f32> =
+                (0..49_152).map(|i| scale * (i as f32 * 0.913).sin() + (i % 11) as f32).collect();
+            let max = logits.iter().copied().fold(f32::MIN, f32::max);
+            let exact: f64 = logits.iter().map(|x| (f64::from(*x) - f64::from(max)).exp()).sum();
+            let softmax = Softmax::of(&logits).unwrap();
+            for id in (0..49_152).step_by(997) {
+                let exact = f64::from(logits[id]) - f64::from(max) - exact.ln();
+                let found = softmax.stats(&logits, TokenId(id as u32), 0).logprob;
+                assert!((f64::from(found) - exact).abs() < 2e-6, "{found} {exact}");
+            }
         }
     }
 }

@@ -245,8 +245,10 @@ fn some_panels<V: BlockDot, F: Format, const P: usize>(
     let mut row = rows.start;
     macro_rules! rows_at_once {
         ($count:literal) => {{
+            // The first rows bring the panels into the cache.
+            let (acts, ahead) = (input.quantised, row == 0);
             let sums =
-                quantised::panel_rows::<V, F, $count, P>(panels, input.quantised, row, blocks);
+                quantised::panel_rows::<V, F, $count, P>(panels, acts, row, blocks, ahead);
             for p in 0..P {
                 for t in 0..$count {
                     // SAFETY: every unit of every job is in exactly one task.

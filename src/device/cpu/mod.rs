@@ -8,9 +8,13 @@ mod disjoint;
 mod float;
 mod lanes;
 mod linear;
+pub mod noise;
 mod panels;
 mod pool;
 mod quantised;
+pub mod softmax;
+#[cfg(test)]
+mod pool_model;
 #[cfg(test)]
 mod tests;
 

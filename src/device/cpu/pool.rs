@@ -17,7 +17,7 @@
 //! sees a sleeper it takes the lock before it notifies. The caller's own wait mirrors this.
 //!
 //! Everyone spins for [`SPIN`] before parking: the steps of a decoder follow each other closely, and
-//! a busy machine loses no more than that to each wait. `tests` walks every interleaving of this
+//! a busy machine loses no more than that to each wait. `pool_model` walks every interleaving of this
 //! protocol for small numbers of threads, jobs and chunks.
 
 use std::any::Any;
@@ -245,6 +245,94 @@ fn spin_until(done: impl Fn() -> bool) -> bool {
         }
         if begun.elapsed() > SPIN {
             return done();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(threads: usize) -> Pool {
+        Pool::new(threads).expect("threads")
+    }
+
+    #[test]
+    fn every_chunk_runs_once_however_many_threads_and_chunks() {
+        for threads in 1..=5 {
+            let pool = pool(threads);
+            for round in 0..300 {
+                let chunks = round % 23;
+                let seen: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
+                pool.run(chunks, &|i| {
+                    seen[i].fetch_add(1, SeqCst);
+                });
+                assert!(seen.iter().all(|count| count.load(SeqCst) == 1), "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn workers_that_parked_are_woken() {
+        let pool = pool(3);
+        for _ in 0..20 {
+            std::thread::sleep(3 * SPIN);
+            let all = std::sync::Barrier::new(3);
+            // Ends only if three threads meet in it.
+            pool.run(3, &|_| {
+                all.wait();
+            });
+        }
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
+        let pool = pool(3);
+        for bad in 0..8 {
+            let ran = AtomicUsize::new(0);
+            let thrown = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(8, &|i| {
+                    ran.fetch_add(1, SeqCst);
+                    assert!(i != bad, "chunk {i}");
+                });
+            }));
+            let thrown = thrown.expect_err("a panic");
+            assert_eq!(thrown.downcast_ref::<String>(), Some(&format!("chunk {bad}")));
+            assert_eq!(ran.load(SeqCst), 8);
+        }
+    }
+
+    #[test]
+    fn a_job_inside_a_chunk_and_one_beside_it_run_on_their_own_threads() {
+        let pool = pool(2);
+        let count = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        pool.run(4, &|_| {
+                            pool.run(3, &|_| {
+                                count.fetch_add(1, SeqCst);
+                            });
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(count.load(SeqCst), 3 * 50 * 12);
+    }
+
+    #[test]
+    fn dropping_a_pool_ends_its_threads() {
+        for parked in [false, true] {
+            let pool = pool(4);
+            let shared = Arc::downgrade(&pool.shared);
+            pool.run(4, &|_| {});
+            if parked {
+                std::thread::sleep(3 * SPIN);
+            }
+            drop(pool);
+            assert!(shared.upgrade().is_none(), "a worker still holds what they share");
         }
     }
 }

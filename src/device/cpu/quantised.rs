@@ -542,14 +542,15 @@ mod avx2 {
 }
 
 /// Products of `P` panels with `N` rows, `[P][N][8]`; `rows` are blocks of all input rows, `first`
-/// the first row's number. With one or two rows the memory decides, so what comes `AHEAD` is asked
-/// for early; `panels` are all the panels from the first of these on.
+/// the first row's number. With `ahead` the panels come from memory for the first time, and what lies
+/// behind is asked for early; `panels` are all panels from the first of these on.
 #[inline(always)]
 pub(super) fn panel_rows<V: BlockDot, F: Format, const N: usize, const P: usize>(
     panels: &[u8],
     rows: &[Activations],
     first: usize,
     blocks: usize,
+    ahead: bool,
 ) -> [[V; N]; P] {
     let mut acts: [&[Activations]; N] = [&[]; N];
     for t in 0..N {
@@ -566,10 +567,14 @@ pub(super) fn panel_rows<V: BlockDot, F: Format, const N: usize, const P: usize>
         for p in 0..P {
             block[p] = &panel[p][whole * F::PANEL_SIZE..(whole + 1) * F::PANEL_SIZE];
         }
-        if N <= 2 {
-            let from = whole * F::PANEL_SIZE + AHEAD;
-            if let Some(ahead) = panels.get(from..from + F::PANEL_SIZE) {
-                V::prefetch(ahead);
+        if ahead {
+            let along = whole * F::PANEL_SIZE + AHEAD;
+            for p in 0..P {
+                // Behind a panel's end goes on that which is read next at this place.
+                let from = p * size + along + if along < size { 0 } else { (P - 1) * size };
+                if let Some(ahead) = panels.get(from..from + F::PANEL_SIZE) {
+                    V::prefetch(ahead);
+                }
             }
         }
         for sub in 0..F::SUBS {

@@ -5,6 +5,7 @@ use super::disjoint::Disjoint;
 use super::lanes::Tier;
 use super::linear::{Job, Weight};
 use super::*;
+use crate::device::KvType;
 use crate::store::{Tensor, WeightType};
 use half::{bf16, f16};
 
@@ -310,4 +311,191 @@ fn rotations_are_those_of_f64_far_out() {
             assert!((f64::from(rope.sin[at]) - angle.sin()).abs() < 1e-7);
         }
     }
+}
+
+/// Rows of one sequence with random queries, keys and values, and the pages that they lie in.
+struct Attending {
+    layout: PageLayout,
+    heads: usize,
+    table: Vec<PageId>,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+const POSITIONS: usize = 43;
+
+impl Attending {
+    fn new(head_dim: usize, group: usize, kv: KvType) -> Self {
+        let layout = PageLayout { layers: 1, kv_heads: 2, head_dim, hidden: 4, kv };
+        let numbers = |seed: u32, count: usize| -> Vec<f32> {
+            let mut bytes = Bytes(seed);
+            (0..count).map(|_| 2.0 * bytes.float()).collect()
+        };
+        let width = POSITIONS * 2 * head_dim;
+        Self {
+            layout,
+            heads: 2 * group,
+            table: vec![PageId(2), PageId(0), PageId(1)],
+            q: numbers(1, width * group),
+            k: numbers(2, width),
+            v: numbers(3, width),
+        }
+    }
+
+    /// Outputs and their blocks of all rows, `step` rows to a pass.
+    fn run(&self, tier: Tier, threads: usize, step: usize) -> (Vec<f32>, Vec<i32>) {
+        let mut cpu = Cpu::with_tier(threads, tier).expect("threads");
+        let mut arena = cpu.arena(self.layout, 3).expect("an arena");
+        // No rotation: the table of position 0 alone would be enough.
+        let mut rope = Rope::new(RopeSpec {
+            base: 1e4,
+            pairing: Pairing::Half,
+            head_dim: self.layout.head_dim,
+            positions: POSITIONS,
+        })
+        .expect("a table");
+        rope.cos.fill(1.0);
+        rope.sin.fill(0.0);
+        let (width, kv_width) =
+            (self.heads * self.layout.head_dim, 2 * self.layout.head_dim);
+        let (mut outputs, mut words) = (Vec::new(), Vec::new());
+        for first in (0..POSITIONS).step_by(step) {
+            let positions: Vec<usize> = (first..POSITIONS.min(first + step)).collect();
+            let count = positions.len();
+            let rows = cpu
+                .rows(RowsSpec {
+                    tokens: &vec![0; count],
+                    slots: &vec![0; count],
+                    positions: &positions,
+                    tables: &[&self.table],
+                })
+                .expect("rows");
+            let part = |x: &[f32], width: usize| {
+                Matrix::new(x[first * width..(first + count) * width].to_vec(), width)
+            };
+            let (mut q, mut k, v) =
+                (part(&self.q, width), part(&self.k, kv_width), part(&self.v, kv_width));
+            let mut out = Matrix::new(vec![f32::NAN; count * width], width);
+            out.wanted.store(true, Ordering::Relaxed);
+            cpu.rotate_and_store(&rows, &rope, 0, &mut q, &mut k, &v, &mut arena);
+            cpu.attention(&rows, 0, &q, &arena, &mut out);
+            outputs.extend_from_slice(out.rows(count));
+            if let Some(blocks) = out.ready(count) {
+                words.extend(blocks.iter().flat_map(|block| block.words));
+            }
+        }
+        (outputs, words)
+    }
+
+    /// The outputs in f64, with keys and values as they are stored.
+    fn exact(&self) -> Vec<f64> {
+        let head_dim = self.layout.head_dim;
+        let stored = |x: f32| match self.layout.kv {
+            KvType::F16 => f16::from_f32(x).to_f64(),
+            KvType::Bf16 => bf16::from_f32(x).to_f64(),
+            KvType::F32 => f64::from(x),
+        };
+        let mut out = Vec::new();
+        for row in 0..POSITIONS {
+            for head in 0..self.heads {
+                let q = &self.q[(row * self.heads + head) * head_dim..][..head_dim];
+                let of = |x: &[f32], j: usize, i: usize| {
+                    stored(x[(2 * j + head / (self.heads / 2)) * head_dim + i])
+                };
+                let score = |j: usize| {
+                    let dot: f64 = (0..head_dim).map(|i| f64::from(q[i]) * of(&self.k, j, i)).sum();
+                    (dot / (head_dim as f64).sqrt()).exp()
+                };
+                let weights: Vec<f64> = (0..=row).map(score).collect();
+                let total: f64 = weights.iter().sum();
+                out.extend((0..head_dim).map(|i| {
+                    let sum: f64 = weights.iter().enumerate().map(|(j, w)| w * of(&self.v, j, i)).sum();
+                    sum / total
+                }));
+            }
+        }
+        out
+    }
+}
+
+#[test]
+fn attention_is_that_of_f64_and_the_same_bits_however_rows_are_cut() {
+    for kv in [KvType::F16, KvType::Bf16, KvType::F32] {
+        for head_dim in [6, 24, 64, 80] {
+            for group in [1, 2, 3, 4, 5, 7] {
+                let what = format!("{kv:?}, {head_dim} numbers, groups of {group}");
+                let attending = Attending::new(head_dim, group, kv);
+                let bits = |(out, words): (Vec<f32>, Vec<i32>)| {
+                    (out.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), words)
+                };
+                let whole = attending.run(Tier::detect(), 2, POSITIONS);
+                for (found, exact) in whole.0.iter().zip(attending.exact()) {
+                    assert!((f64::from(*found) - exact).abs() < 1e-5, "{what}: {found} {exact}");
+                }
+                assert_eq!(whole.1.is_empty(), group * head_dim % 32 != 0);
+                let whole = bits(whole);
+                for (tier, threads, step) in [
+                    (Tier::portable(), 1, POSITIONS),
+                    (Tier::detect(), 1, 1),
+                    (Tier::detect(), 3, 2),
+                    (Tier::portable(), 2, 5),
+                ] {
+                    let cut = bits(attending.run(tier, threads, step));
+                    assert!(cut == whole, "{what}: {tier:?}, {step} rows at once");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bf16_is_rounded_as_by_its_library() {
+    let mut bytes = Bytes(9);
+    let mut x: Vec<f32> = (0..4096)
+        .map(|_| f32::from_bits(u32::from_le_bytes([0; 4].map(|_: u8| bytes.next()))))
+        .collect();
+    x.extend([0.0, -0.0, f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45]);
+    for tier in [Tier::portable(), Tier::detect()] {
+        let mut found = vec![0u16; x.len()];
+        float::round_bf16(tier, &x, &mut found);
+        for (x, found) in x.iter().zip(found) {
+            assert_eq!(found, bf16::from_f32(*x).to_bits(), "{x}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_were_quantised_as_they_were_written_give_the_same_products() {
+    // The second product finds the blocks ready, that of a matrix filled by hand does not.
+    let tensor = tensor(WeightType::Q4_1, 40, 64, None);
+    let weight = weight(&tensor).expect("a weight");
+    let mut cpu = Cpu::new(2).expect("threads");
+    let positions: Vec<usize> = (0..9).collect();
+    let rows = cpu
+        .rows(RowsSpec {
+            tokens: &[0; 9],
+            slots: &[0; 9],
+            positions: &positions,
+            tables: &[&[PageId(0)]],
+        })
+        .expect("rows");
+    let mut stream = Matrix::new(inputs(9, 64), 64);
+    let norm = Matrix::new(vec![0.75; 64], 64);
+    let mut normed = Matrix::new(vec![0.0; 9 * 64], 64);
+    let mut products = Vec::new();
+    for ready in [false, true] {
+        cpu.add_rms_norm(&rows, &mut stream, None, &norm, 1e-5, &mut normed);
+        assert_eq!(normed.ready, ready);
+        let mut out = Matrix::new(vec![0.0; 9 * 40], 40);
+        let mut by_hand = Matrix::new(vec![0.0; 9 * 40], 40);
+        let copy = Matrix::new(normed.rows(9).to_vec(), 64);
+        cpu.linear(&rows, &normed, &mut [Product { weight: &weight, bias: None, out: &mut out }]);
+        cpu.linear(&rows, &copy, &mut [Product { weight: &weight, bias: None, out: &mut by_hand }]);
+        assert_eq!(out.data, by_hand.data);
+        products.push(out.data);
+    }
+    assert_eq!(products[0], products[1]);
+    normed.rows_mut(9)[0] += 1.0;
+    assert!(normed.ready(9).is_none(), "blocks of rows that were changed since");
 }

@@ -8,14 +8,14 @@ use unsay::device::{HiddenAt, KvType, PageId};
 use unsay::model::{Batch, Decoder, Row, Transformer};
 use unsay::store::{ModelFiles, WeightType};
 
-const KV: [KvType; 2] = [KvType::F16, KvType::F32];
+const KV: [KvType; 3] = [KvType::F16, KvType::F32, KvType::Bf16];
 const PAGES: usize = 64;
 
 fn models() -> Vec<(Tiny, KvType)> {
     KINDS
         .into_iter()
         .enumerate()
-        .map(|(i, kind)| (Tiny::new(["llama", "qwen2", "qwen3"][i % 3], kind), KV[i % 2]))
+        .map(|(i, kind)| (Tiny::new(["llama", "qwen2", "qwen3"][i % 3], kind), KV[(i + i / 3) % 3]))
         .collect()
 }
 

@@ -1,0 +1,126 @@
+//! What the machine can do at most.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+pub struct Limits {
+    /// Reading a large buffer once with all threads.
+    pub read_gb_s: f64,
+    /// 8-bit multiply-adds from registers with all threads; 0 where the instruction is not there.
+    pub int8_gmac_s: f64,
+}
+
+impl Limits {
+    pub fn facts(&self) -> Value {
+        json!({ "read_gb_s": self.read_gb_s, "int8_gmac_s": self.int8_gmac_s })
+    }
+}
+
+/// The best of several tries: a limit is what was possible.
+pub fn measure(threads: usize) -> Limits {
+    let best = |of: &dyn Fn(usize) -> f64| (0..5).map(|_| of(threads)).fold(0.0, f64::max);
+    Limits { read_gb_s: best(&read), int8_gmac_s: best(&multiply_add) }
+}
+
+/// Runs `work` on every thread at once; seconds until the last ended.
+fn on_each(threads: usize, work: impl Fn(usize) + Sync) -> f64 {
+    let start = std::sync::Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (start, work) = (&start, &work);
+                scope.spawn(move || {
+                    start.wait();
+                    work(thread);
+                })
+            })
+            .collect();
+        start.wait();
+        let begun = Instant::now();
+        for thread in all {
+            let _ = thread.join();
+        }
+        begun.elapsed().as_secs_f64()
+    })
+}
+
+fn read(threads: usize) -> f64 {
+    const NUMBERS: usize = 1 << 25;
+    let buffer = vec![1u64; NUMBERS];
+    let share = NUMBERS / threads;
+    let time = on_each(threads, |thread| {
+        let mut sums = [0u64; 16];
+        for line in buffer[thread * share..(thread + 1) * share].as_chunks::<16>().0 {
+            for (sum, x) in sums.iter_mut().zip(line) {
+                *sum = sum.wrapping_add(*x);
+            }
+        }
+        std::hint::black_box(sums);
+    });
+    (share * threads * 8) as f64 / time / 1e9
+}
+
+#[cfg(target_arch = "x86_64")]
+fn multiply_add(threads: usize) -> f64 {
+    const TURNS: usize = 4_000_000;
+    if !is_x86_feature_detected!("avx2") {
+        return 0.0;
+    }
+    // SAFETY: AVX2 was detected.
+    let time = on_each(threads, |_| unsafe { registers(TURNS) });
+    // Eight products of 32 bytes a turn.
+    (threads * TURNS * 8 * 32) as f64 / time / 1e9
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn multiply_add(_: usize) -> f64 {
+    0.0
+}
+
+/// Eight products in 16 bits and their sums, nothing else: as the kernels' inner loop, without loads.
+///
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn registers(turns: usize) {
+    // SAFETY: only vector registers are written, and they are named.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "vpmaddubsw {t0}, {w}, {a}",
+            "vpaddw {s0}, {s0}, {t0}",
+            "vpmaddubsw {t1}, {w}, {a}",
+            "vpaddw {s1}, {s1}, {t1}",
+            "vpmaddubsw {t0}, {w}, {a}",
+            "vpaddw {s2}, {s2}, {t0}",
+            "vpmaddubsw {t1}, {w}, {a}",
+            "vpaddw {s3}, {s3}, {t1}",
+            "vpmaddubsw {t0}, {w}, {a}",
+            "vpaddw {s4}, {s4}, {t0}",
+            "vpmaddubsw {t1}, {w}, {a}",
+            "vpaddw {s5}, {s5}, {t1}",
+            "vpmaddubsw {t0}, {w}, {a}",
+            "vpaddw {s6}, {s6}, {t0}",
+            "vpmaddubsw {t1}, {w}, {a}",
+            "vpaddw {s7}, {s7}, {t1}",
+            "dec {n}",
+            "jnz 2b",
+            n = inout(reg) turns => _,
+            w = out(ymm_reg) _,
+            a = out(ymm_reg) _,
+            t0 = out(ymm_reg) _,
+            t1 = out(ymm_reg) _,
+            s0 = out(ymm_reg) _,
+            s1 = out(ymm_reg) _,
+            s2 = out(ymm_reg) _,
+            s3 = out(ymm_reg) _,
+            s4 = out(ymm_reg) _,
+            s5 = out(ymm_reg) _,
+            s6 = out(ymm_reg) _,
+            s7 = out(ymm_reg) _,
+            options(nomem, nostack),
+        );
+    }
+}
