@@ -48,6 +48,7 @@ deny:
 	$(CARGO) deny check bans licenses sources
 
 bench:
+	$(CARGO) bench --locked --bench kernels
 	$(CARGO) bench --locked --bench peer
 	$(CARGO) bench --locked --bench batch
 	$(CARGO) bench --locked --bench rewind

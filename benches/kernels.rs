@@ -4,11 +4,11 @@
 //! Everything runs several times in turn; medians are told, and the least time beside them, since
 //! neighbours on the machine only ever add. `kernels SECTION…` runs some sections alone.
 
-mod measure;
-#[path = "kernels/limits.rs"]
-mod limits;
 #[path = "kernels/decoder.rs"]
 mod decoder;
+#[path = "kernels/limits.rs"]
+mod limits;
+mod measure;
 #[path = "kernels/products.rs"]
 mod products;
 #[path = "kernels/rows.rs"]

@@ -18,7 +18,7 @@ const PROMPT: usize = 512;
 fn load(threads: usize) -> Box<dyn Decoder> {
     let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
     let files = store::open(measure::MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
-    let load = LoadOptions { threads, kv: KvType::F16, pages: 1024, context: None };
+    let load = LoadOptions { threads, kv: KvType::F16, ..LoadOptions::default() };
     model::load(&files, &load).unwrap_or_else(|e| stop(&e.to_string()))
 }
 
@@ -51,10 +51,8 @@ impl Sequences {
         let count = self.tables.len();
         let rows: Vec<Row> = (0..count).map(|slot| row(slot, position)).collect();
         self.forward(model, &rows);
-        let place = |table: &Vec<PageId>| HiddenAt {
-            page: table[position / 16],
-            offset: position % 16,
-        };
+        let place =
+            |table: &Vec<PageId>| HiddenAt { page: table[position / 16], offset: position % 16 };
         let places: Vec<HiddenAt> = self.tables.iter().map(place).collect();
         model.logits(&places, out).unwrap_or_else(|e| stop(&e.to_string()));
     }
@@ -109,7 +107,8 @@ pub fn measure(threads: usize, limits: &Limits) -> Value {
 pub fn beside_other_work(threads: usize) -> Value {
     let mut model = load(threads);
     let model = model.as_mut();
-    let mut facts = json!({ "unit": "ms a step, median", "note": "others: threads that never rest" });
+    let mut facts =
+        json!({ "unit": "ms a step, median", "note": "others: threads that never rest" });
     for count in [1, 8] {
         let mut alone = f64::NAN;
         for others in [0, 1, 2, 4] {

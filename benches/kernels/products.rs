@@ -98,7 +98,8 @@ fn product(cpu: &mut Cpu, weight: &<Cpu as Ops>::Weight, count: usize) -> (f64, 
     let spec =
         RowsSpec { tokens: &ids, slots: &slots, positions: &positions, tables: &[&table[..]] };
     let rows = cpu.rows(spec).unwrap_or_else(|e| stop(&e.to_string()));
-    let buffer = |cpu: &Cpu, width| cpu.buffer(count, width).unwrap_or_else(|e| stop(&e.to_string()));
+    let buffer =
+        |cpu: &Cpu, width| cpu.buffer(count, width).unwrap_or_else(|e| stop(&e.to_string()));
     let (input, mut out) = (buffer(cpu, INPUTS), buffer(cpu, OUTPUTS));
     seconds(ROUNDS, || {
         cpu.linear(&rows, &input, &mut [Product { weight, bias: None, out: &mut out }]);

@@ -16,8 +16,10 @@ const ROUNDS: usize = 200;
 fn logits() -> Vec<f32> {
     (0..VOCABULARY)
         .map(|i| {
-            let u = ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f32 / (1 << 24) as f32;
-            let v = ((i as u64).wrapping_mul(0xD1B5_4A32_D192_ED03) >> 40) as f32 / (1 << 24) as f32;
+            let u =
+                ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f32 / (1 << 24) as f32;
+            let v =
+                ((i as u64).wrapping_mul(0xD1B5_4A32_D192_ED03) >> 40) as f32 / (1 << 24) as f32;
             // Two uniform numbers to one that is about normal.
             3.0 * (-2.0 * (u + 1e-7).ln()).sqrt() * (std::f32::consts::TAU * v).cos()
         })
@@ -56,7 +58,13 @@ pub fn measure(threads: usize) -> Value {
         tell(name, seconds(ROUNDS, run));
     }
     let cpu = Cpu::new(threads).unwrap_or_else(|e| stop(&e.to_string()));
-    let job = || (0..100).for_each(|_| cpu.for_each(8, &|i| { std::hint::black_box(i); }));
+    let job = || {
+        (0..100).for_each(|_| {
+            cpu.for_each(8, &|i| {
+                std::hint::black_box(i);
+            })
+        })
+    };
     let (median, least) = seconds(ROUNDS, job);
     tell("a job of 8 empty chunks, all threads", (median / 100.0, least / 100.0));
     facts

@@ -69,7 +69,8 @@ pub trait Ops: Send + Sized {
     /// Bytes of the device's own copy of a matrix; 0 where it is used as it lies in the mapped file.
     fn weight_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize;
 
-    /// Most bytes of scratch memory that products of `rows` rows of `inputs` numbers take.
+    /// Most bytes that `rows` rows of `inputs` numbers take in the form that products read, beside
+    /// the rows themselves.
     fn scratch_bytes(rows: usize, inputs: usize) -> usize;
 
     /// A matrix of a file, `[outputs, inputs]`.

@@ -122,7 +122,9 @@ impl Model {
             tokens,
             stop_ids: stop_ids.into_iter().collect(),
             pool: PagePool::new(info.page_count),
-            tree: PrefixTree::new(info.page_count.saturating_mul(REMEMBERED_A_PAGE).max(REMEMBERED)),
+            tree: PrefixTree::new(
+                info.page_count.saturating_mul(REMEMBERED_A_PAGE).max(REMEMBERED),
+            ),
             decoder,
             forwarded_rows: 0,
             copied_pages: 0,

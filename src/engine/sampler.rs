@@ -28,6 +28,9 @@ const WIDEST_NOISE: f64 = 53.0 * std::f64::consts::LN_2 + NOISE_MARGIN;
 /// Far above the rounding of two logarithms, far below any difference that matters.
 const NOISE_MARGIN: f64 = 1e-9;
 
+/// Top-k limits up to which the kept tokens are found without scaling the others.
+const FEW: usize = 64;
+
 /// A sampler with its work space of one vocabulary.
 #[derive(Debug, Default)]
 pub struct Sampler {
@@ -64,13 +67,11 @@ impl Sampler {
         if unlimited {
             return self.draw_of_all(logits, f64::from(sampling.temperature), &draw);
         }
-        self.adjust(logits);
-        let highest = self.highest();
         let temperature = f64::from(sampling.temperature);
-        self.scaled.iter_mut().for_each(|logit| *logit /= temperature);
-        self.kept.clear();
-        self.kept.extend(0..logits.len() as u32);
-        self.keep_top_k(sampling.top_k);
+        let highest = match self.changed.is_empty() && (1..=FEW).contains(&sampling.top_k) {
+            true => self.scale_few(logits, sampling.top_k, temperature),
+            false => self.scale_all(logits, sampling.top_k, temperature),
+        };
         self.keep_top_p(f64::from(sampling.top_p), highest);
         self.keep_min_p(f64::from(sampling.min_p), highest);
         self.gumbel_max(&draw, highest)
@@ -144,7 +145,8 @@ impl Sampler {
         for &(id, logit) in &self.changed {
             best.take(id, logit / temperature + gumbel(bits(draw, id)));
         }
-        let sum_of = |id: u32| f64::from(logits[id as usize]) / temperature + gumbel(bits(draw, id));
+        let sum_of =
+            |id: u32| f64::from(logits[id as usize]) / temperature + gumbel(bits(draw, id));
         if self.changed.binary_search_by_key(&highest, |(id, _)| *id).is_err() {
             best.take(highest, sum_of(highest));
         }
@@ -173,6 +175,31 @@ impl Sampler {
         }
         self.near = near;
         TokenId(best.id)
+    }
+
+    /// Scales and keeps the `k` highest of a row that nothing changed; answers with the highest.
+    fn scale_few(&mut self, logits: &[f32], k: usize, temperature: f64) -> u32 {
+        self.kept = softmax::highest(Tier::detect(), logits, k);
+        let highest = self.kept[0];
+        self.kept.sort_unstable();
+        // What is not kept is never looked at.
+        self.scaled.resize(logits.len(), 0.0);
+        for id in &self.kept {
+            self.scaled[*id as usize] = f64::from(logits[*id as usize]) / temperature;
+        }
+        highest
+    }
+
+    /// Scales the whole row after penalties and bias and keeps the `k` highest (0: all); answers
+    /// with the highest.
+    fn scale_all(&mut self, logits: &[f32], k: usize, temperature: f64) -> u32 {
+        self.adjust(logits);
+        let highest = self.highest();
+        self.scaled.iter_mut().for_each(|logit| *logit /= temperature);
+        self.kept.clear();
+        self.kept.extend(0..logits.len() as u32);
+        self.keep_top_k(k);
+        highest
     }
 
     /// Writes the row after penalties and bias, for draws with limits.

@@ -69,13 +69,13 @@ impl Footprint {
     }
 }
 
-/// Buffers of one pass: `[ROWS, …]` f32, and the scratch of its widest product.
+/// Buffers of one pass: `[ROWS, …]` f32, and what products make of their inputs.
 fn work_bytes<O: Ops>(spec: &ModelSpec, keep_hidden: bool) -> u64 {
-    let widths = forward::widths(spec);
-    let widest = widths.iter().copied().max().unwrap_or(0);
     let last_hidden = if keep_hidden { 0 } else { spec.hidden };
-    let floats = ROWS * (widths.iter().sum::<usize>() + last_hidden);
-    (4 * floats + O::scratch_bytes(ROWS, widest)) as u64
+    let floats = ROWS * (forward::widths(spec).iter().sum::<usize>() + last_hidden);
+    let inputs = [spec.hidden, spec.heads * spec.head_dim, spec.ffn];
+    let scratch: usize = inputs.iter().map(|&width| O::scratch_bytes(ROWS, width)).sum();
+    (4 * floats + scratch) as u64
 }
 
 /// A shelf that only counts what a device would hold.

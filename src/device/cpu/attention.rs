@@ -221,8 +221,7 @@ fn scores_of_four<V: Lanes, P: Plain, const Q: usize>(
     let eights = head_dim / 8;
     let mut key: [(&[P::Eight], &[u8]); 4] = [(&[], &[]); 4];
     for j in 0..4 {
-        let (whole, tail) =
-            P::eights(&keys[j * head_dim * P::SIZE..(j + 1) * head_dim * P::SIZE]);
+        let (whole, tail) = P::eights(&keys[j * head_dim * P::SIZE..(j + 1) * head_dim * P::SIZE]);
         key[j] = (&whole[..eights], tail);
     }
     let mut x: [(&[[f32; 8]], &[f32]); Q] = [(&[], &[]); Q];
@@ -381,9 +380,7 @@ fn finish<V: Lanes>(run: &Run<'_>, rows: usize, head_dim: usize, scratch: &Scrat
         }
         if let Some(blocks) = run.blocks {
             // SAFETY: as above; `blocks` are only given where a key head's part is whole blocks.
-            let blocks = unsafe {
-                blocks.part(run.first_row + row, from / BLOCK, width / BLOCK)
-            };
+            let blocks = unsafe { blocks.part(run.first_row + row, from / BLOCK, width / BLOCK) };
             quantised::quantise_row_body::<V>(out, blocks);
         }
     }

@@ -178,7 +178,8 @@ fn rotate_halves<V: Lanes>(head: &mut [f32], cos: &[f32], sin: &[f32]) {
     for at in (0..whole).step_by(8) {
         let x = V::load(&first[at..].as_chunks().0[0]);
         let y = V::load(&second[at..].as_chunks().0[0]);
-        let (cos, sin) = (V::load(&cos[at..].as_chunks().0[0]), V::load(&sin[at..].as_chunks().0[0]));
+        let (cos, sin) =
+            (V::load(&cos[at..].as_chunks().0[0]), V::load(&sin[at..].as_chunks().0[0]));
         x.fma(cos, y.mul(sin.mul(minus))).store(&mut first[at..].as_chunks_mut().0[0]);
         y.fma(cos, x.mul(sin)).store(&mut second[at..].as_chunks_mut().0[0]);
     }

@@ -506,7 +506,8 @@ mod avx2 {
             // SAFETY: see `Avx2`.
             unsafe {
                 let four = transmute::<[f32; 4], __m128>(*x);
-                let both = _mm256_set_m128(_mm_unpackhi_ps(four, four), _mm_unpacklo_ps(four, four));
+                let both =
+                    _mm256_set_m128(_mm_unpackhi_ps(four, four), _mm_unpacklo_ps(four, four));
                 Self(both)
             }
         }
@@ -548,8 +549,7 @@ mod avx2 {
         #[inline(always)]
         fn sum_wide(sums: [__m256d; 2]) -> f64 {
             // SAFETY: as many bytes, and every value of them is eight f64.
-            let [a, b, c, d, e, f, g, h] =
-                unsafe { transmute::<[__m256d; 2], [f64; 8]>(sums) };
+            let [a, b, c, d, e, f, g, h] = unsafe { transmute::<[__m256d; 2], [f64; 8]>(sums) };
             ((a + b) + (c + d)) + ((e + f) + (g + h))
         }
 

@@ -148,12 +148,7 @@ const TASKS: usize = 6;
 const ROWS: usize = 128;
 
 /// Computes all outputs of all jobs.
-pub(super) fn multiply(
-    tier: Tier,
-    pool: &Pool,
-    input: &Input<'_>,
-    jobs: &[Job<'_>],
-) {
+pub(super) fn multiply(tier: Tier, pool: &Pool, input: &Input<'_>, jobs: &[Job<'_>]) {
     let all: usize = jobs.iter().map(|job| job.weight.units()).sum();
     let mut tasks = Vec::new();
     for job in jobs {
@@ -247,8 +242,7 @@ fn some_panels<V: BlockDot, F: Format, const P: usize>(
         ($count:literal) => {{
             // The first rows bring the panels into the cache.
             let (acts, ahead) = (input.quantised, row == 0);
-            let sums =
-                quantised::panel_rows::<V, F, $count, P>(panels, acts, row, blocks, ahead);
+            let sums = quantised::panel_rows::<V, F, $count, P>(panels, acts, row, blocks, ahead);
             for p in 0..P {
                 for t in 0..$count {
                     // SAFETY: every unit of every job is in exactly one task.

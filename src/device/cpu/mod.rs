@@ -11,10 +11,10 @@ mod linear;
 pub mod noise;
 mod panels;
 mod pool;
-mod quantised;
-pub mod softmax;
 #[cfg(test)]
 mod pool_model;
+mod quantised;
+pub mod softmax;
 #[cfg(test)]
 mod tests;
 
@@ -60,8 +60,7 @@ impl Cpu {
 
     /// Another device on the same threads, for another model.
     pub fn beside(&self) -> Self {
-        let Self { tier, threads, ref pool, .. } = *self;
-        Self { tier, threads, pool: Arc::clone(pool), quantised: Vec::new() }
+        Self { tier: self.tier, pool: Arc::clone(&self.pool), quantised: Vec::new() }
     }
 
     /// The form that the kernels run in.

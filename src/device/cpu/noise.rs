@@ -286,7 +286,9 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 32) as u32
         };
-        (0..200).map(|_| Draw { key: [next(), next()], counter: [next(), next(), next()] }).collect()
+        (0..200)
+            .map(|_| Draw { key: [next(), next()], counter: [next(), next(), next()] })
+            .collect()
     }
 
     #[inline(always)]

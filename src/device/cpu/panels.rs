@@ -231,11 +231,7 @@ pub(super) fn unpack_row<F: Format>(panels: &[u8], row: usize, out: &mut [f32]) 
                     ),
                     _ => (
                         scale * f32::from(sub[8 * part + lane] as i8),
-                        -min * if F::HAS_MIN {
-                            f32::from(sub[8 * (2 + part) + lane])
-                        } else {
-                            0.0
-                        },
+                        -min * if F::HAS_MIN { f32::from(sub[8 * (2 + part) + lane]) } else { 0.0 },
                     ),
                 };
                 *out = ((stored::<F>(sub, lane, k) - F::ZERO) as f32).mul_add(scale, min);

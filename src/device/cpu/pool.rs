@@ -216,8 +216,7 @@ impl Shared {
     fn serve(&self) {
         loop {
             while self.work_on_a_chunk() {}
-            let called =
-                || self.unclaimed.0.load(SeqCst) > 0 || self.closing.load(SeqCst);
+            let called = || self.unclaimed.0.load(SeqCst) > 0 || self.closing.load(SeqCst);
             if !spin_until(called) {
                 let mut guard = locked(&self.lock);
                 self.sleepers.fetch_add(1, SeqCst);

@@ -316,8 +316,7 @@ impl Model {
 
 /// Every way to wake `count` of the parked workers, or all if there are fewer.
 fn notified(s: &State, count: u8) -> Vec<State> {
-    let parked: Vec<usize> =
-        (0..s.threads.len()).filter(|t| s.threads[*t] == At::Parked).collect();
+    let parked: Vec<usize> = (0..s.threads.len()).filter(|t| s.threads[*t] == At::Parked).collect();
     let count = parked.len().min(usize::from(count)) as u32;
     let choices = (0..1u32 << parked.len()).filter(|choice| choice.count_ones() == count);
     choices
@@ -335,7 +334,7 @@ fn notified(s: &State, count: u8) -> Vec<State> {
 
 #[test]
 fn no_interleaving_loses_a_chunk_a_wake_up_or_the_end() {
-    for (workers, jobs, chunks) in [(1, 3, 2), (1, 2, 3), (2, 2, 2), (2, 2, 3), (3, 1, 2), (3, 2, 2)] {
+    for (workers, jobs, chunks) in [(1, 3, 2), (1, 2, 3), (2, 2, 2), (2, 2, 3), (3, 1, 2)] {
         let model = Model { jobs, chunks, mistake: Mistake::None };
         let states = model.walk(workers).unwrap_or_else(|wrong| panic!("{wrong}"));
         println!("{workers} workers, {jobs} jobs of {chunks} chunks: {states} states");

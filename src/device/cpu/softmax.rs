@@ -62,9 +62,8 @@ pub fn highest(tier: Tier, logits: &[f32], count: usize) -> Vec<u32> {
         highest_few(tier, logits, count, &mut best);
         return best;
     }
-    let order = |a: &u32, b: &u32| {
-        logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b))
-    };
+    let order =
+        |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
     best.extend(0..logits.len() as u32);
     best.select_nth_unstable_by(count - 1, order);
     best.truncate(count);
@@ -167,11 +166,8 @@ fn highest_few_body<V: Lanes>(x: &[f32], count: usize, best: &mut Vec<u32>) {
     let (eights, tail) = x.as_chunks::<8>();
     let mut least = f32::NEG_INFINITY;
     for (i, eight) in eights.iter().enumerate() {
-        let mut above = if best.len() < count {
-            0xFF
-        } else {
-            V::splat(least).less_bits(V::load(eight))
-        };
+        let mut above =
+            if best.len() < count { 0xFF } else { V::splat(least).less_bits(V::load(eight)) };
         while above != 0 {
             let place = 8 * i + above.trailing_zeros() as usize;
             above &= above - 1;

@@ -357,8 +357,7 @@ impl Attending {
         .expect("a table");
         rope.cos.fill(1.0);
         rope.sin.fill(0.0);
-        let (width, kv_width) =
-            (self.heads * self.layout.head_dim, 2 * self.layout.head_dim);
+        let (width, kv_width) = (self.heads * self.layout.head_dim, 2 * self.layout.head_dim);
         let (mut outputs, mut words) = (Vec::new(), Vec::new());
         for first in (0..POSITIONS).step_by(step) {
             let positions: Vec<usize> = (first..POSITIONS.min(first + step)).collect();
@@ -410,7 +409,8 @@ impl Attending {
                 let weights: Vec<f64> = (0..=row).map(score).collect();
                 let total: f64 = weights.iter().sum();
                 out.extend((0..head_dim).map(|i| {
-                    let sum: f64 = weights.iter().enumerate().map(|(j, w)| w * of(&self.v, j, i)).sum();
+                    let sum: f64 =
+                        weights.iter().enumerate().map(|(j, w)| w * of(&self.v, j, i)).sum();
                     sum / total
                 }));
             }

@@ -19,7 +19,7 @@ use unsay::engine::{
     Call, Engine, EngineError, EngineOptions, Finish, FinishReason, GeneratedToken,
     GenerationEvent, Hosted, Mark, Sampling, Session, Tag, TokenStats, replay,
 };
-use unsay::model::{AdapterId, Transformer};
+use unsay::model::{AdapterId, LoadOptions, Transformer};
 use unsay::store::{ModelFiles, WeightType};
 use unsay::text::TokenId;
 
@@ -34,8 +34,8 @@ const MODEL: &str = "subject";
 enum Subject {
     /// Hashes in place of arithmetic; hidden rows kept or not.
     Fake { keeps_hidden: bool },
-    /// A small random model.
-    Real { files: ModelFiles, kv: KvType },
+    /// A small random model, with keys and values in some type.
+    Real { files: ModelFiles, kv: KvType, keep_hidden: bool },
 }
 
 /// How it is hosted.
@@ -59,12 +59,19 @@ impl Subject {
                 };
                 fake.hosted(MODEL, Vec::new())
             }
-            Self::Real { files, kv } => {
+            Self::Real { files, kv, keep_hidden } => {
                 let cpu = Cpu::with_tier(setting.threads, setting.tier).unwrap();
-                let decoder = Transformer::load(cpu, files, *kv, setting.pages).unwrap();
+                let options = LoadOptions {
+                    threads: setting.threads,
+                    kv: *kv,
+                    pages: setting.pages,
+                    context: Some(CONTEXT),
+                    keep_hidden: *keep_hidden,
+                };
+                let decoder = Transformer::load_with(cpu, files, &options).unwrap();
                 Hosted {
                     name: MODEL.to_owned(),
-                    decoder: Box::new(decoder.within_context(CONTEXT).unwrap()),
+                    decoder: Box::new(decoder),
                     tokens: Arc::new(fake::token_bytes),
                     stop_ids: Vec::new(),
                     adapters: Vec::new(),
@@ -513,10 +520,16 @@ fn nothing_changes_the_answer_of_a_real_decoder() {
         let tiny = Tiny { vocab: fake::VOCAB, ..Tiny::new(architecture, kind) };
         tiny.files()
     };
+    let real = |architecture, kind, kv, keep_hidden| Subject::Real {
+        files: tiny(architecture, kind),
+        kv,
+        keep_hidden,
+    };
     let subjects = [
-        Subject::Real { files: tiny("llama", WeightType::Q4_1), kv: KvType::F16 },
-        Subject::Real { files: tiny("qwen3", WeightType::F32), kv: KvType::F32 },
-        Subject::Real { files: tiny("qwen2", WeightType::Q8_0), kv: KvType::F16 },
+        real("llama", WeightType::Q4_1, KvType::F16, true),
+        real("qwen3", WeightType::F32, KvType::F32, true),
+        real("qwen2", WeightType::Q8_0, KvType::F16, false),
+        real("llama", WeightType::BF16, KvType::Bf16, true),
     ];
     schedules(&subjects, 2);
 }
