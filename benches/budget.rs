@@ -23,7 +23,7 @@ fn main() {
     let before = measure::peak_memory("self");
     let hosting = plan();
     println!("{}", hosting.memory());
-    let host = hosting.load().unwrap_or_else(|e| stop(&e.to_string()));
+    let host = hosting.load(None).unwrap_or_else(|e| stop(&e.to_string()));
     let loaded = (measure::peak_memory("self"), resident("self"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

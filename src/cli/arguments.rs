@@ -43,6 +43,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Show the log-probability of each token of a continuation
     Score(ScoreArgs),
+    /// Run an engine's log again, and tell where it goes another way
+    Replay(ReplayArgs),
     /// Export the prompt templates, or render one
     Prompts(PromptsArgs),
     /// Say what this machine has and lacks
@@ -70,6 +72,10 @@ pub struct ModelArgs {
     /// Memory for keys and values, e.g. 512MiB [default: three dialogues of full length, if they fit]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub pages_memory: Option<MemorySize>,
+    /// Write the engine's calls, decisions and results to a new file, to run again with
+    /// `unsay replay`
+    #[arg(long, value_name = "FILE")]
+    pub engine_log: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -173,6 +179,12 @@ pub struct GenerateArgs {
     pub seed: u64,
     #[arg(long, default_value_t = 128)]
     pub max_tokens: usize,
+    /// Continuations at the same time, each of a stream of its own; the prompt is read once
+    #[arg(long, default_value_t = 1)]
+    pub samples: usize,
+    /// Name so many of the most probable tokens at each position (with --json)
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub top: usize,
     /// Print one JSON object with the tokens' log-probabilities and the cost
     #[arg(long)]
     pub json: bool,
@@ -186,8 +198,22 @@ pub struct ScoreArgs {
     /// The text whose tokens are scored
     #[arg(long)]
     pub continuation: String,
+    /// Name so many of the most probable tokens at each position
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub top: usize,
     #[command(flatten)]
     pub model: ModelArgs,
+}
+
+#[derive(Args)]
+pub struct ReplayArgs {
+    /// A log that --engine-log wrote
+    pub log: PathBuf,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! A model made ready by its name, within the memory that the user or the machine allows.
 
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use super::arguments::{KvArg, ModelArgs};
@@ -7,7 +8,7 @@ use super::failure::{Failure, chain};
 use super::output::note;
 use crate::device::KvType;
 use crate::engine::plan::{Budget, Plan};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, ReplayError, Replayed};
 use crate::llm::{self, Embedded, HostError, HostModel, HostOptions, Hosting};
 use crate::model::ModelError;
 use crate::store::{self, Cache, ModelFiles};
@@ -39,6 +40,35 @@ pub fn open(args: &ModelArgs) -> Result<ModelFiles, Failure> {
 
 /// Plans the model's memory, loads it and starts an engine for it.
 pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
+    let (name, hosting) = plan(args)?;
+    match tell {
+        Tell::Nothing => {}
+        Tell::Line => note!("plan: {}", hosting.memory().line()),
+        Tell::Table => note!("{}", hosting.memory()),
+    }
+    let hosted = hosting.load(log_file(args)?)?;
+    let engine = hosted.engine.clone();
+    let tokenizer = Arc::clone(&hosted.models[0].tokenizer);
+    let (threads, load_seconds) = (hosted.threads, hosted.load_seconds);
+    Ok(Host { name, engine, tokenizer, threads, load_seconds, hosted })
+}
+
+/// Runs an engine's log again on the model.
+pub fn replay(args: &ModelArgs, log: impl BufRead) -> Result<Replayed, Failure> {
+    Ok(plan(args)?.1.replay(log)?)
+}
+
+/// The file of `--engine-log`, which must be new.
+fn log_file(args: &ModelArgs) -> Result<Option<Box<dyn Write + Send>>, Failure> {
+    let Some(path) = &args.engine_log else { return Ok(None) };
+    let file = std::fs::File::create_new(path).map_err(|error| {
+        Failure::usage(format!("cannot write {}: {error}", path.display()))
+            .hint("a log is never written over: name a new file in a folder that exists")
+    })?;
+    Ok(Some(Box::new(file)))
+}
+
+fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
     let threads = threads(args)?;
     let budget = Budget { memory: args.memory, page_memory: args.pages_memory };
     let model = HostModel {
@@ -52,16 +82,7 @@ pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
     };
     let name = model.name.clone();
     let options = HostOptions { threads, budget, ..HostOptions::default() };
-    let hosting = Hosting::plan(vec![model], options)?;
-    match tell {
-        Tell::Nothing => {}
-        Tell::Line => note!("plan: {}", hosting.memory().line()),
-        Tell::Table => note!("{}", hosting.memory()),
-    }
-    let hosted = hosting.load()?;
-    let engine = hosted.engine.clone();
-    let tokenizer = Arc::clone(&hosted.models[0].tokenizer);
-    Ok(Host { name, engine, tokenizer, threads, load_seconds: hosted.load_seconds, hosted })
+    Ok((name, Hosting::plan(vec![model], options)?))
 }
 
 impl Host {
@@ -100,6 +121,10 @@ impl From<HostError> for Failure {
             HostError::Model(error) => error.into(),
             HostError::Engine(error) => error.into(),
             HostError::Plan(error) => Failure::usage(chain(&error)),
+            HostError::Replay(error @ ReplayError::Differs { .. }) => {
+                Failure::stated(chain(&error))
+            }
+            HostError::Replay(error) => Failure::usage(chain(&error)),
         }
     }
 }

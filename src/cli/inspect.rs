@@ -1,16 +1,17 @@
 //! The commands that show one thing each: units, token ids, a continuation, its log-probabilities.
 
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::arguments::{GenerateArgs, ScoreArgs, TokenizeArgs, UnitsArgs};
+use super::arguments::{GenerateArgs, ReplayArgs, ScoreArgs, TokenizeArgs, UnitsArgs};
 use super::failure::Failure;
+use super::host::Host;
 use super::output::{note, say};
 use super::{host, output, wait};
-use crate::engine::{GenerationEvent, Sampling, Tag, TokenStats};
+use crate::engine::{Cost, GenerationEvent, Sampling, Session, Tag, TokenStats};
 use crate::program::units::{ReadOptions, read};
 use crate::text::{Detokenizer, TokenId, Tokenizer};
 
@@ -65,48 +66,102 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         temperature: args.temperature,
         seed: args.seed,
         max_tokens: args.max_tokens,
+        top_logprobs: args.top,
         ..Sampling::default()
     };
     wait(async {
         let mut session = host.engine.open(&host.name, None).await?;
         session.append(&prompt).await?;
-        let mut reply = session.generate(&sampling, &Tag::new("generate", 1)).await?;
-        let mut pieces = Detokenizer::new();
-        let (mut text, mut tokens) = (String::new(), Vec::new());
-        while let Some(event) = reply.next().await {
-            match event? {
-                GenerationEvent::Token(token) => {
-                    let piece = pieces.push(&host.tokenizer, token.id());
-                    if !args.json {
-                        output::text(&piece)?;
-                    }
-                    text.push_str(&piece);
-                    tokens.push(token.stats);
-                }
-                GenerationEvent::Finish(finish) => {
-                    let rest = pieces.finish();
-                    text.push_str(&rest);
-                    if args.json {
-                        let tokens = named(&host.tokenizer, &tokens);
-                        print_json(
-                            &json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost, "memory": host.plan()}),
-                        )?;
-                    } else {
-                        output::text(&rest)?;
-                        say!("");
-                        note!(
-                            "{} prompt + {} generated tokens in {:.2} s (loaded in {:.2} s)",
-                            finish.cost.prompt_tokens,
-                            finish.cost.generated_tokens,
-                            finish.cost.seconds,
-                            host.load_seconds
-                        );
-                    }
-                }
-            }
+        if args.samples == 1 {
+            stream(&host, &mut session, &sampling, args.json).await?;
+        } else {
+            sample(&host, &session, &sampling, args).await?;
         }
         Ok(ExitCode::SUCCESS)
     })?
+}
+
+/// One continuation, told as it comes.
+async fn stream(
+    host: &Host,
+    session: &mut Session,
+    sampling: &Sampling,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let mut reply = session.generate(sampling, Tag::new("generate", 1)).await?;
+    let mut pieces = Detokenizer::new();
+    let (mut text, mut tokens) = (String::new(), Vec::new());
+    while let Some(event) = reply.next().await {
+        match event? {
+            GenerationEvent::Token(token) => {
+                let piece = pieces.push(&host.tokenizer, token.id());
+                if !as_json {
+                    output::text(&piece)?;
+                }
+                text.push_str(&piece);
+                tokens.push(token.stats);
+            }
+            GenerationEvent::Finish(finish) => {
+                let rest = pieces.finish();
+                text.push_str(&rest);
+                if as_json {
+                    let tokens = named(&host.tokenizer, &tokens);
+                    print_json(
+                        &json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost, "memory": host.plan()}),
+                    )?;
+                } else {
+                    output::text(&rest)?;
+                    say!("");
+                    tell_cost(host, &finish.cost);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Several continuations at the same time: the prompt is read once.
+async fn sample(
+    host: &Host,
+    session: &Session,
+    sampling: &Sampling,
+    args: &GenerateArgs,
+) -> Result<(), Failure> {
+    let streams: Vec<u64> = (0..args.samples as u64).collect();
+    let samples = session.samples(&streams, sampling, Tag::new("generate", 1)).await?;
+    let mut total = Cost::default();
+    let mut shown = Vec::new();
+    for (number, sample) in samples.iter().enumerate() {
+        total += sample.finish.cost;
+        let text = host.tokenizer.decode(&sample.ids());
+        if args.json {
+            let stats: Vec<TokenStats> = sample.tokens.iter().map(|t| t.stats.clone()).collect();
+            let tokens = named(&host.tokenizer, &stats);
+            let finish = &sample.finish;
+            shown.push(
+                json!({"text": text, "tokens": tokens, "finish": finish.reason, "cost": finish.cost}),
+            );
+        } else {
+            say!("── sample {} ──\n{text}", number + 1);
+        }
+    }
+    if args.json {
+        return print_json(&json!({"samples": shown, "cost": total, "memory": host.plan()}));
+    }
+    tell_cost(host, &total);
+    Ok(())
+}
+
+fn tell_cost(host: &Host, cost: &Cost) {
+    note!(
+        "prompt {} = {} cached + {} computed, {} generated tokens in {:.2} s (loaded in {:.2} s)",
+        cost.prompt_tokens,
+        cost.cached_tokens,
+        cost.computed_tokens,
+        cost.generated_tokens,
+        cost.seconds,
+        host.load_seconds
+    );
 }
 
 /// `unsay score --prompt P --continuation C`
@@ -120,12 +175,30 @@ pub fn score(args: &ScoreArgs) -> Result<ExitCode, Failure> {
     wait(async {
         let mut session = host.engine.open(&host.name, None).await?;
         session.append(&prompt).await?;
-        let scored = session.score(&continuation, 0, &Tag::new("score", 1)).await?;
+        let scored = session.score(&continuation, args.top, Tag::new("score", 1)).await?;
         let sum: f64 = scored.tokens.iter().map(|t| f64::from(t.logprob)).sum();
         let tokens = named(&host.tokenizer, &scored.tokens);
         print_json(&json!({"tokens": tokens, "logprob": sum, "cost": scored.cost}))?;
         Ok(ExitCode::SUCCESS)
     })?
+}
+
+/// `unsay replay LOG`
+pub fn replay(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let log = std::fs::File::open(&args.log)
+        .map_err(|e| Failure::usage(format!("cannot read {}: {e}", args.log.display())))?;
+    let replayed = host::replay(&args.model, BufReader::new(log))?;
+    if args.json {
+        print_json(&replayed)?;
+    } else {
+        say!(
+            "the same again: {} calls, {} steps, {} rows of logits, every decision and every bit",
+            replayed.calls,
+            replayed.steps,
+            replayed.rows_read
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The ids that a raw text conditions on, with the BOS that the model wants.
@@ -145,7 +218,17 @@ fn named(tokenizer: &Tokenizer, tokens: &[TokenStats]) -> Vec<serde_json::Value>
     tokens
         .iter()
         .map(|t| {
-            json!({"id": t.id, "text": token_text(tokenizer, t.id), "logprob": t.logprob, "entropy": t.entropy})
+            let mut token = json!({
+                "id": t.id, "text": token_text(tokenizer, t.id), "logprob": t.logprob,
+                "entropy": t.entropy, "rank": t.rank, "mean_logprob": t.mean_logprob,
+            });
+            if !t.top.is_empty() {
+                let other = |&(id, logprob): &(TokenId, f32)| {
+                    json!({"id": id, "text": token_text(tokenizer, id), "logprob": logprob})
+                };
+                token["top"] = t.top.iter().map(other).collect();
+            }
+            token
         })
         .collect()
 }

@@ -53,6 +53,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Tokenize(args) => inspect::tokenize(&args),
         Command::Generate(args) => inspect::generate(&args),
         Command::Score(args) => inspect::score(&args),
+        Command::Replay(args) => inspect::replay(&args),
         Command::Prompts(args) => prompts::run(&args),
         Command::Doctor => doctor::doctor(),
     }

@@ -1,6 +1,7 @@
 //! Hosting: from names or paths of models to one engine that holds them all, on one pool of threads,
 //! within one budget of memory that is known before anything is loaded.
 
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use super::Embedded;
 use crate::device::KvType;
 use crate::device::cpu::Cpu;
 use crate::engine::plan::{Budget, Demand, Machine, Plan, PlanError};
-use crate::engine::{Engine, EngineError, EngineOptions, Hosted};
+use crate::engine::{self, Engine, EngineError, EngineOptions, Hosted, ReplayError, Replayed};
 use crate::model::{Footprint, LoadOptions, ModelError, Transformer};
 use crate::store::{self, Cache, ModelFiles, StoreError};
 use crate::text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError, stop_ids};
@@ -33,6 +34,8 @@ pub enum HostError {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
 }
 
 /// A model that is to be hosted, and how.
@@ -112,9 +115,28 @@ impl Hosting {
         &self.plan
     }
 
-    /// Loads the models, one behind the other, and starts their engine.
-    pub fn load(self) -> Result<Host, HostError> {
-        let Self { models, options, plan, begun } = self;
+    /// Loads the models, one behind the other, and starts their engine, with a log if there is
+    /// somewhere to write it.
+    pub fn load(self, log: Option<Box<dyn Write + Send>>) -> Result<Host, HostError> {
+        let (plan, threads, begun) = (self.plan.clone(), self.options.threads, self.begun);
+        let options = EngineOptions { page_memory: Some(plan.page_memory), ..self.options.engine };
+        let (hosted, models) = self.prepare()?;
+        let engine = match log {
+            None => Engine::start(hosted, options)?,
+            Some(log) => Engine::start_logged(hosted, options, log)?,
+        };
+        let load_seconds = begun.elapsed().as_secs_f64();
+        Ok(Host { engine, models, plan, threads, load_seconds })
+    }
+
+    /// Loads the models and runs an engine's log again on them.
+    pub fn replay(self, log: impl BufRead) -> Result<Replayed, HostError> {
+        let (hosted, _) = self.prepare()?;
+        Ok(engine::replay(hosted, log)?)
+    }
+
+    fn prepare(self) -> Result<(Vec<Hosted>, Vec<HostedModel>), HostError> {
+        let Self { models, options, plan, .. } = self;
         let cpu = Cpu::new(options.threads).map_err(ModelError::from)?;
         let (mut hosted, mut loaded) = (Vec::new(), Vec::new());
         for (model, planned) in models.into_iter().zip(&plan.models) {
@@ -129,16 +151,13 @@ impl Hosting {
             hosted.push(guest);
             loaded.push(model);
         }
-        let engine = EngineOptions { page_memory: Some(plan.page_memory), ..options.engine };
-        let engine = Engine::start(hosted, engine)?;
-        let load_seconds = begun.elapsed().as_secs_f64();
-        Ok(Host { engine, models: loaded, plan, threads: options.threads, load_seconds })
+        Ok((hosted, loaded))
     }
 }
 
 /// Plans and loads in one go.
 pub fn host(models: Vec<HostModel>, options: HostOptions) -> Result<Host, HostError> {
-    Hosting::plan(models, options)?.load()
+    Hosting::plan(models, options)?.load(None)
 }
 
 fn demand(model: &HostModel) -> Result<Demand, ModelError> {

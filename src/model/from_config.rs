@@ -136,7 +136,7 @@ fn refuse_options(config: &Config<'_>) -> Result<(), ModelError> {
         let method = quantisation.get("quant_method").and_then(Value::as_str).unwrap_or("unnamed");
         return refuse(format!(
             "weights quantised by {method:?} are not supported; take the plain checkpoint or a GGUF \
-             file (Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0)"
+             file (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q6_K)"
         ));
     }
     for key in ["num_local_experts", "num_experts", "n_routed_experts"] {

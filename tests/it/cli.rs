@@ -319,3 +319,45 @@ fn a_reply_that_was_cut_off_gives_no_answer() {
     assert_eq!(outcome["why"]["failure"], "format");
     assert_eq!(outcome["format_failures"], 4);
 }
+
+/// Several samples: each is what it is alone, the prompt is read once, and the run's log runs again.
+#[test]
+fn samples_share_their_prompt_and_a_log_runs_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = |rest: &[&'static str]| {
+        let common = ["generate", "--prompt", "Once upon a time", "--max-tokens", "6"];
+        [&common[..], &["--temperature", "0.9", "--seed", "4", "--json"], rest].concat()
+    };
+    let log = ["--samples", "3", "--top", "2", "--engine-log", "run.jsonl"];
+    let three = unsay_in(folder.path(), &words(&log), "", &[]);
+    assert_code(&three, 0);
+    let three = json(&three);
+    let samples = three["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 3);
+    let alone = json(&unsay(&words(&["--top", "2"])));
+    for part in ["text", "tokens"] {
+        assert_eq!(samples[0][part], alone[part], "the first stream is that of one reply");
+    }
+    assert_ne!(samples[0]["text"], samples[1]["text"]);
+    let prompt = &alone["cost"]["prompt_tokens"];
+    assert_eq!(&three["cost"]["computed_tokens"], prompt, "one prefill for three");
+    let token = &samples[0]["tokens"][0];
+    assert_eq!(token["top"].as_array().unwrap().len(), 2);
+    assert!(token["rank"].is_u64() && token["mean_logprob"].as_f64().unwrap() < -2.0);
+
+    let replay = |rest: &[&str]| {
+        unsay_in(folder.path(), &[&["replay", "run.jsonl"][..], rest].concat(), "", &[])
+    };
+    let again = replay(&["--json"]);
+    assert_code(&again, 0);
+    assert_eq!((&json(&again)["calls"], &json(&again)["rows_read"]), (&3.into(), &18.into()));
+    // Another type of keys and values gives other bits, and the line where it does is named.
+    let other = replay(&["--kv", "f32"]);
+    assert!([1, 2].contains(&code(&other)), "{}", stderr(&other));
+    assert!(stderr(&other).contains("log"), "{}", stderr(&other));
+    let twice = unsay_in(folder.path(), &words(&log), "", &[]);
+    assert_code(&twice, 2);
+    assert!(stderr(&twice).contains("never written over"));
+    let none = unsay(&words(&["--samples", "0"]));
+    assert_code(&none, 2);
+}
