@@ -325,7 +325,7 @@ impl Event {
                 let (events, home) = (mpsc::unbounded_channel().0, oneshot::channel().0);
                 let reply = Reply::new((**sampling).clone(), ids.len(), events, home);
                 let owner = Owner { model: *model, adapter: adapter.map(AdapterId) };
-                (*call, owner, sequence(ids, generated)?, Work::Generate(reply))
+                (*call, owner, sequence(ids, generated)?, Work::Generate(Box::new(reply)))
             }
             Self::Score { call, model, adapter, ids, generated, scored, first, top } => {
                 if *first == 0 || first + scored.len() != ids.len() + 1 {

@@ -40,7 +40,7 @@ pub(super) struct Request {
 }
 
 pub(super) enum Work {
-    Generate(Reply),
+    Generate(Box<Reply>),
     Score(Scoring),
 }
 

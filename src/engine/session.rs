@@ -270,7 +270,7 @@ impl Session {
         let state = self.state.get_mut();
         let sequence = std::mem::take(&mut state.sequence);
         state.away = Some(Away { home, keep: None });
-        let task = Task { sequence, work: Work::Generate(reply) };
+        let task = Task { sequence, work: Work::Generate(Box::new(reply)) };
         let number = self.engine.call(self.owner, call.into(), task);
         Ok(Generation::new(self, number, start, received))
     }

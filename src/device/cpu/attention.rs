@@ -183,10 +183,10 @@ fn queries<V: Lanes, P: Plain, const Q: usize>(
     let head_dim = run.arena.layout().head_dim;
     let (first, valid) = (together.first, together.valid);
     let mut query: [&[f32]; Q] = [&[]; Q];
-    for q in 0..Q {
+    for (q, query) in query.iter_mut().enumerate() {
         let (row, head) = ((first + q) / run.group, (first + q) % run.group);
         let from = row * run.width + (run.kv_head * run.group + head) * head_dim;
-        query[q] = &run.queries[from..from + head_dim];
+        *query = &run.queries[from..from + head_dim];
     }
     if let Some(page) = next {
         V::prefetch(bytes_of(run.arena.keys(page, run.layer, run.kv_head)));

@@ -265,8 +265,8 @@ mod avx2 {
             subs: &[&[u8]; P],
             acts: &[&Activations; N],
         ) -> [[Self; N]; P] {
-            for p in 0..P {
-                assert!(subs[p].len() >= F::SUB_SIZE);
+            for sub in subs {
+                assert!(sub.len() >= F::SUB_SIZE);
             }
             // SAFETY: reached only where AVX2 was detected (see `Avx2`); the blocks' length is
             // asserted, and every load below stays inside them.

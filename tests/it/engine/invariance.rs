@@ -35,7 +35,7 @@ enum Subject {
     /// Hashes in place of arithmetic; hidden rows kept or not.
     Fake { keeps_hidden: bool },
     /// A small random model, with keys and values in some type.
-    Real { files: ModelFiles, kv: KvType, keep_hidden: bool },
+    Real { files: Box<ModelFiles>, kv: KvType, keep_hidden: bool },
 }
 
 /// How it is hosted.
@@ -102,7 +102,7 @@ struct Answered {
 
 enum Answer {
     Reply {
-        sampling: Sampling,
+        sampling: Box<Sampling>,
         tokens: Vec<GeneratedToken>,
         /// None where the caller gave up, or a deadline or want of pages cut it.
         end: Option<Finish>,
@@ -257,7 +257,7 @@ impl Caller {
             drop(reply);
         }
         held.ids.extend(tokens.iter().map(GeneratedToken::id));
-        let what = Answer::Reply { sampling, tokens, end };
+        let what = Answer::Reply { sampling: Box::new(sampling), tokens, end };
         let adapter = held.adapter;
         self.answers.lock().unwrap().push(Answered { adapter, ids: before, what });
     }
@@ -274,7 +274,7 @@ impl Caller {
             }
         };
         for (stream, sample) in [7, 8, 9].into_iter().zip(samples) {
-            let sampling = Sampling { stream, ..sampling.clone() };
+            let sampling = Box::new(Sampling { stream, ..sampling.clone() });
             let what = Answer::Reply { sampling, tokens: sample.tokens, end: Some(sample.finish) };
             let (adapter, ids) = (held.adapter, held.ids.clone());
             self.answers.lock().unwrap().push(Answered { adapter, ids, what });
@@ -464,8 +464,8 @@ fn run_schedule(subject: &Subject, number: u64) -> Met {
             let again = waste.appended_rows - waste.distinct_rows;
             assert_eq!(total.recomputed.total(), again, "{:?}", total.recomputed);
             let alone = subject.alone();
-            let answers = answers.lock().unwrap();
-            for answered in answers.iter() {
+            let answers = std::mem::take(&mut *answers.lock().unwrap());
+            for answered in &answers {
                 assert_as_alone(&alone, answered).await;
             }
             Met {
@@ -521,7 +521,7 @@ fn nothing_changes_the_answer_of_a_real_decoder() {
         tiny.files()
     };
     let real = |architecture, kind, kv, keep_hidden| Subject::Real {
-        files: tiny(architecture, kind),
+        files: Box::new(tiny(architecture, kind)),
         kv,
         keep_hidden,
     };
