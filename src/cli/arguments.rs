@@ -180,8 +180,8 @@ pub struct GenerateArgs {
     #[arg(long, default_value_t = 128)]
     pub max_tokens: usize,
     /// Continuations at the same time, each of a stream of its own; the prompt is read once
-    #[arg(long, default_value_t = 1)]
-    pub samples: usize,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub samples: u16,
     /// Name so many of the most probable tokens at each position (with --json)
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub top: usize,

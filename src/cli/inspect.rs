@@ -60,6 +60,9 @@ pub fn tokenize(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
 
 /// `unsay generate --prompt P`
 pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    if args.samples > 1 && args.temperature == 0.0 {
+        note!("at temperature 0 all samples are the same; give --temperature for others");
+    }
     let host = host::host(&args.model, host::Tell::Nothing)?;
     let prompt = prompt_ids(&host.tokenizer, &args.prompt)?;
     let sampling = Sampling {
@@ -127,7 +130,7 @@ async fn sample(
     sampling: &Sampling,
     args: &GenerateArgs,
 ) -> Result<(), Failure> {
-    let streams: Vec<u64> = (0..args.samples as u64).collect();
+    let streams: Vec<u64> = (0..u64::from(args.samples)).collect();
     let samples = session.samples(&streams, sampling, Tag::new("generate", 1)).await?;
     let mut total = Cost::default();
     let mut shown = Vec::new();
