@@ -486,7 +486,8 @@ fn run_schedule(subject: &Subject, number: u64) -> Met {
         let hosted = vec![subject.host(&setting)];
         let log = log.0.lock().unwrap();
         let replayed = replay(hosted, log.as_slice()).unwrap_or_else(|e| panic!("{number}: {e}"));
-        assert!(replayed.steps > 0 && replayed.rows_read > 0);
+        // A schedule may have given up every call before anything was read.
+        assert!(replayed.calls > 0 || met.calls == 0);
     }
     met
 }
