@@ -25,8 +25,9 @@ pub enum EngineError {
     )]
     OutsideVocabulary { model: String, id: TokenId, vocab_size: usize },
     #[error(
-        "{needed} positions are needed and a sequence of {model:?} has at most {limit}; \
-         shorten it, rewind, or host a model with a longer context"
+        "{needed} positions are needed and a sequence of {model:?} has at most {limit} here (what the \
+         model was trained for, or what was asked for, or what the memory for pages holds); shorten \
+         it, rewind, or host the model with a longer context or more memory"
     )]
     ContextOverflow { model: String, needed: usize, limit: usize },
     #[error(

@@ -17,7 +17,6 @@ use super::message::{Arrived, Command};
 use super::request::{Ending, Request, Work};
 use super::session::Serials;
 use super::{EngineError, EngineOptions, FinishReason};
-use crate::model::AdapterId;
 
 /// The state of the engine's thread.
 pub(super) struct Worker {
@@ -261,8 +260,7 @@ impl Worker {
 }
 
 fn account(request: &Request) -> Account {
-    let Owner { model, adapter }: Owner = request.owner;
-    let adapter: Option<AdapterId> = adapter;
+    let Owner { model, adapter } = request.owner;
     (model, adapter, request.call.tag.clone())
 }
 
