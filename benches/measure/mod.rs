@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use unsay::engine::plan::{Budget, MemorySize};
 use unsay::engine::{Engine, EngineOptions};
 use unsay::llm::{self, Host, HostModel, HostOptions};
 use unsay::store::{self, Cache};
@@ -29,13 +28,12 @@ pub struct Subject {
     pub load_seconds: f64,
 }
 
-/// Hosts the default model, or ends with what to do. The plan keeps to the options' memory of pages.
+/// Hosts the default model, or ends with what to do.
 #[allow(dead_code)]
 pub fn host(options: EngineOptions) -> Subject {
     let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
     let model = HostModel::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
-    let budget = Budget { page_memory: options.page_memory.map(MemorySize), ..Budget::default() };
-    let options = HostOptions { threads: threads(), budget, engine: options };
+    let options = HostOptions { threads: threads(), engine: options, ..HostOptions::default() };
     let host = llm::host(vec![model], options).unwrap_or_else(|e| stop(&e.to_string()));
     Subject {
         engine: host.engine.clone(),

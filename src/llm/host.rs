@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::Embedded;
 use crate::device::KvType;
 use crate::device::cpu::Cpu;
-use crate::engine::plan::{Budget, Demand, Machine, Plan, PlanError};
+use crate::engine::plan::{Budget, Demand, Machine, MemorySize, Plan, PlanError};
 use crate::engine::{self, Engine, EngineError, EngineOptions, Hosted, ReplayError, Replayed};
 use crate::model::{Footprint, LoadOptions, ModelError, Transformer};
 use crate::store::{self, Cache, ModelFiles, StoreError};
@@ -74,7 +74,7 @@ pub struct HostOptions {
     /// Threads that all models share; at least 1.
     pub threads: usize,
     pub budget: Budget,
-    /// The plan decides `page_memory`.
+    /// Its `page_memory`, if it has one, goes for the budget's where that has none.
     pub engine: EngineOptions,
 }
 
@@ -106,7 +106,10 @@ impl Hosting {
             }
         }
         let demands = models.iter().map(demand).collect::<Result<Vec<_>, _>>()?;
-        let plan = Plan::of(&demands, &options.budget, Machine::read().as_ref())?;
+        let engine_pages = options.engine.page_memory.map(MemorySize);
+        let page_memory = options.budget.page_memory.or(engine_pages);
+        let budget = Budget { page_memory, ..options.budget };
+        let plan = Plan::of(&demands, &budget, Machine::read().as_ref())?;
         Ok(Self { models, options, plan, begun })
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use unsay::device::cpu::Cpu;
 use unsay::device::{HiddenAt, KvType, PageId};
 use unsay::engine::plan::{Budget, MemorySize, PlanError};
-use unsay::engine::{EngineError, Sampling, Tag};
+use unsay::engine::{EngineError, EngineOptions, Sampling, Tag};
 use unsay::llm::{
     self, Ask, Host, HostError, HostModel, HostOptions, Hosting, Llm, Opening, SilentSink,
 };
@@ -261,6 +261,14 @@ async fn the_pages_of_a_small_budget_bound_the_context() {
     let host = llm::host(vec![own], HostOptions { budget, ..HostOptions::default() }).unwrap();
     // 41 pages of 405,504 bytes.
     assert_eq!(host.plan.models[0].context, 41 * 16);
+    // The engine's own option says the same where the budget says nothing, and gives way to it.
+    for (budget, engine) in [(Budget::default(), 16 << 20), (budget, 32 << 20)] {
+        let engine = EngineOptions { page_memory: Some(engine), ..EngineOptions::default() };
+        let options = HostOptions { budget, engine, ..HostOptions::default() };
+        let own = HostModel::new("small", default_files());
+        let planned = Hosting::plan(vec![own], options).unwrap();
+        assert_eq!(planned.memory().page_memory, 16 << 20);
+    }
     assert_eq!(host.engine.models()[0].context_length, 41 * 16);
     let mut session = host.engine.open("small", None).await.unwrap();
     let ids = vec![TokenId(5); 41 * 16 + 1];
