@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::host::Host;
 use super::output::{note, say};
 use super::{host, output, wait};
-use crate::engine::{Cost, GenerationEvent, Sampling, Session, Tag, TokenStats};
+use crate::engine::{Cost, FinishReason, GenerationEvent, Sampling, Session, Tag, TokenStats};
 use crate::program::units::{ReadOptions, read};
 use crate::text::{Detokenizer, TokenId, Tokenizer};
 
@@ -115,6 +115,9 @@ async fn stream(
                 } else {
                     output::text(&rest)?;
                     say!("");
+                    if finish.reason == FinishReason::ContextFull {
+                        note!("it ends there since the context is full");
+                    }
                     tell_cost(host, &finish.cost);
                 }
             }
@@ -150,6 +153,10 @@ async fn sample(
     }
     if args.json {
         return print_json(&json!({"samples": shown, "cost": total, "memory": host.plan()}));
+    }
+    let full = samples.iter().filter(|s| s.finish.reason == FinishReason::ContextFull).count();
+    if full > 0 {
+        note!("{full} of them end where they do since the context is full");
     }
     tell_cost(host, &total);
     Ok(())

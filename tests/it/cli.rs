@@ -354,10 +354,22 @@ fn samples_share_their_prompt_and_a_log_runs_again() {
     // Another type of keys and values gives other bits, and the line where it does is named.
     let other = replay(&["--kv", "f32"]);
     assert!([1, 2].contains(&code(&other)), "{}", stderr(&other));
-    assert!(stderr(&other).contains("log"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("ran otherwise"), "{}", stderr(&other));
     let twice = unsay_in(folder.path(), &words(&log), "", &[]);
     assert_code(&twice, 2);
     assert!(stderr(&twice).contains("never written over"));
     let none = unsay(&words(&["--samples", "0"]));
     assert_code(&none, 2);
+}
+
+#[test]
+fn a_continuation_that_the_context_cut_says_so() {
+    let cut = unsay(&["generate", "--prompt", "Hi there my friend", "--context", "5"]);
+    assert_code(&cut, 0);
+    assert!(stderr(&cut).contains("the context is full"), "{}", stderr(&cut));
+    let long = "word ".repeat(40);
+    let refused = unsay(&["generate", "--prompt", &long, "--context", "20"]);
+    assert_code(&refused, 2);
+    let said = stderr(&refused);
+    assert!(said.contains("at most 20 here") && said.contains("memory for pages"), "{said}");
 }
