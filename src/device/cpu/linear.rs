@@ -154,8 +154,6 @@ pub(super) fn multiply(tier: Tier, pool: &Pool, input: &Input<'_>, jobs: &[Job<'
     for job in jobs {
         let (units, cost) = (job.weight.units(), PANEL * job.weight.inputs * input.rows);
         let step = (TASK.div_ceil(cost.max(1))).max(all.div_ceil(TASKS * pool.threads()));
-        // Pairs of panels stay together.
-        let step = step.next_multiple_of(2);
         for from in (0..units).step_by(step) {
             tasks.push((job, from..(from + step).min(units)));
         }
@@ -213,22 +211,15 @@ fn panel_units<V: BlockDot, F: Format>(
 ) {
     for first in (0..input.rows).step_by(ROWS) {
         let rows = first..(first + ROWS).min(input.rows);
-        let mut unit = units.start;
-        while unit < units.end {
-            if F::PANELS == 2 && rows.len() >= 4 && unit + 2 <= units.end {
-                some_panels::<V, F, 2>(panels, job, input, &rows, unit);
-                unit += 2;
-            } else {
-                some_panels::<V, F, 1>(panels, job, input, &rows, unit);
-                unit += 1;
-            }
+        for unit in units.clone() {
+            one_panel::<V, F>(panels, job, input, &rows, unit);
         }
     }
 }
 
-/// `P` panels with a range of rows, four rows at a time.
+/// One panel with a range of rows, four rows at a time.
 #[inline(always)]
-fn some_panels<V: BlockDot, F: Format, const P: usize>(
+fn one_panel<V: BlockDot, F: Format>(
     panels: &[u8],
     job: &Job<'_>,
     input: &Input<'_>,
@@ -240,14 +231,12 @@ fn some_panels<V: BlockDot, F: Format, const P: usize>(
     let mut row = rows.start;
     macro_rules! rows_at_once {
         ($count:literal) => {{
-            // The first rows bring the panels into the cache.
+            // The first rows bring the panel into the cache.
             let (acts, ahead) = (input.quantised, row == 0);
-            let sums = quantised::panel_rows::<V, F, $count, P>(panels, acts, row, blocks, ahead);
-            for p in 0..P {
-                for t in 0..$count {
-                    // SAFETY: every unit of every job is in exactly one task.
-                    unsafe { write_unit(sums[p][t], job, row + t, unit + p) };
-                }
+            let sums = quantised::panel_rows::<V, F, $count>(panels, acts, row, blocks, ahead);
+            for (t, sums) in sums.into_iter().enumerate() {
+                // SAFETY: every unit of every job is in exactly one task.
+                unsafe { write_unit(sums, job, row + t, unit) };
             }
             row += $count;
         }};

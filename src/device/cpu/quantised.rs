@@ -46,9 +46,6 @@ pub(super) trait Format {
     const PARTS: usize;
     /// Bytes of one block of one row in the file.
     const SIZE: usize;
-    /// Panels that many rows pass together: two share the loads of activations, where the
-    /// registers suffice.
-    const PANELS: usize;
 
     /// Blocks of 32 under one header.
     const SUBS: usize = if Self::PARTS == 0 { 1 } else { 8 };
@@ -64,8 +61,7 @@ pub(super) trait Format {
 }
 
 macro_rules! formats {
-    ($($name:ident: $zero:literal, $min:literal, $high:literal, $bytes:literal, $parts:literal,
-        $panels:literal;)*) => {$(
+    ($($name:ident: $zero:literal, $min:literal, $high:literal, $bytes:literal, $parts:literal;)*) => {$(
         #[allow(non_camel_case_types)]
         pub(super) struct $name;
         impl Format for $name {
@@ -75,21 +71,20 @@ macro_rules! formats {
             const BYTES: bool = $bytes;
             const PARTS: usize = $parts;
             const SIZE: usize = WeightType::$name.block_bytes();
-            const PANELS: usize = $panels;
         }
     )*};
 }
 formats! {
-    Q4_0: 8, false, 0, false, 0, 2;
-    Q4_1: 0, true, 0, false, 0, 2;
-    Q5_0: 16, false, 1, false, 0, 1;
-    Q5_1: 0, true, 1, false, 0, 1;
-    Q8_0: 0, false, 0, true, 0, 1;
-    Q2_K: 0, true, 0, false, 2, 1;
-    Q3_K: 4, false, 0, false, 2, 1;
-    Q4_K: 0, true, 0, false, 1, 2;
-    Q5_K: 0, true, 1, false, 1, 1;
-    Q6_K: 32, false, 2, false, 2, 1;
+    Q4_0: 8, false, 0, false, 0;
+    Q4_1: 0, true, 0, false, 0;
+    Q5_0: 16, false, 1, false, 0;
+    Q5_1: 0, true, 1, false, 0;
+    Q8_0: 0, false, 0, true, 0;
+    Q2_K: 0, true, 0, false, 2;
+    Q3_K: 4, false, 0, false, 2;
+    Q4_K: 0, true, 0, false, 1;
+    Q5_K: 0, true, 1, false, 1;
+    Q6_K: 32, false, 2, false, 2;
 }
 
 /// Calls `$run::<…, F>(arguments)` with the format of `$kind`; `$other` for the plain types.
@@ -204,14 +199,11 @@ tiered! {
     pub(super) fn quantise_row(x: &[f32], out: &mut [Activations]) = quantise_row_body
 }
 
-/// The exact integer dot products of `P` panels' block of 32 with the same block of `N` rows.
+/// The exact integer dot products of a panel's block of 32 with the same block of `N` rows.
 pub(super) trait BlockDot: Lanes {
-    /// Lane `i` of result `[p][t]` is `Σ_k (stored weight k of row i − zero) * acts[t][k]` as f32,
+    /// Lane `i` of result `t` is `Σ_k (stored weight k of row i − zero) * acts[t][k]` as f32,
     /// each half of the sum times its integer scale where a format has one for it.
-    fn dots<F: Format, const N: usize, const P: usize>(
-        subs: &[&[u8]; P],
-        acts: &[&Activations; N],
-    ) -> [[Self; N]; P];
+    fn dots<F: Format, const N: usize>(sub: &[u8], acts: &[&Activations; N]) -> [Self; N];
 
     /// Lane `i` of result `t` is the sum over both halves of the minimum of row `i` times the sum
     /// of the activations; for formats that have minima for 16 weights.
@@ -220,26 +212,21 @@ pub(super) trait BlockDot: Lanes {
 
 impl BlockDot for Portable {
     #[inline(always)]
-    fn dots<F: Format, const N: usize, const P: usize>(
-        subs: &[&[u8]; P],
-        acts: &[&Activations; N],
-    ) -> [[Self; N]; P] {
-        let mut dots = [[[0i32; PANEL]; N]; P];
-        for (sub, dots) in subs.iter().zip(&mut dots) {
-            for k in 0..BLOCK {
-                for lane in 0..PANEL {
-                    let mut weight = stored::<F>(sub, lane, k) - F::ZERO;
-                    if F::PARTS == 2 {
-                        weight *= i32::from(sub[8 * (k / 16) + lane] as i8);
-                    }
-                    for (dots, act) in dots.iter_mut().zip(acts) {
-                        let act = act.words[k / 4].to_le_bytes()[k % 4] as i8;
-                        dots[lane] += weight * i32::from(act);
-                    }
+    fn dots<F: Format, const N: usize>(sub: &[u8], acts: &[&Activations; N]) -> [Self; N] {
+        let mut dots = [[0i32; PANEL]; N];
+        for k in 0..BLOCK {
+            for lane in 0..PANEL {
+                let mut weight = stored::<F>(sub, lane, k) - F::ZERO;
+                if F::PARTS == 2 {
+                    weight *= i32::from(sub[8 * (k / 16) + lane] as i8);
+                }
+                for (dots, act) in dots.iter_mut().zip(acts) {
+                    let act = act.words[k / 4].to_le_bytes()[k % 4] as i8;
+                    dots[lane] += weight * i32::from(act);
                 }
             }
         }
-        std::array::from_fn(|p| std::array::from_fn(|t| Self::from_ints(dots[p][t])))
+        dots.map(Self::from_ints)
     }
 
     #[inline(always)]
@@ -261,33 +248,26 @@ mod avx2 {
 
     impl BlockDot for Avx2 {
         #[inline(always)]
-        fn dots<F: Format, const N: usize, const P: usize>(
-            subs: &[&[u8]; P],
-            acts: &[&Activations; N],
-        ) -> [[Self; N]; P] {
-            for sub in subs {
-                assert!(sub.len() >= F::SUB_SIZE);
-            }
-            // SAFETY: reached only where AVX2 was detected (see `Avx2`); the blocks' length is
-            // asserted, and every load below stays inside them.
+        fn dots<F: Format, const N: usize>(sub: &[u8], acts: &[&Activations; N]) -> [Self; N] {
+            assert!(sub.len() >= F::SUB_SIZE);
+            // SAFETY: reached only where AVX2 was detected (see `Avx2`); the block's length is
+            // asserted, and every load below stays inside it.
             unsafe {
                 let ints = if F::BYTES {
-                    dots_bytes::<F, N, P>(subs, acts)
+                    dots_bytes::<F, N>(sub, acts)
                 } else if F::PARTS == 2 {
-                    dots_halves::<F, N, P>(subs, acts)
+                    dots_halves::<F, N>(sub, acts)
                 } else {
-                    dots_nibbles::<F, N, P>(subs, acts)
+                    dots_nibbles::<F, N>(sub, acts)
                 };
-                let mut dots = [[Self::splat(0.0); N]; P];
-                for p in 0..P {
-                    for t in 0..N {
-                        let mut dot = ints[p][t];
-                        if F::ZERO != 0 && F::PARTS != 2 {
-                            let zeros = _mm256_set1_epi32(F::ZERO.wrapping_mul(acts[t].int_sum));
-                            dot = _mm256_sub_epi32(dot, zeros);
-                        }
-                        dots[p][t] = Self(_mm256_cvtepi32_ps(dot));
+                let mut dots = [Self::splat(0.0); N];
+                for t in 0..N {
+                    let mut dot = ints[t];
+                    if F::ZERO != 0 && F::PARTS != 2 {
+                        let zeros = _mm256_set1_epi32(F::ZERO.wrapping_mul(acts[t].int_sum));
+                        dot = _mm256_sub_epi32(dot, zeros);
                     }
+                    dots[t] = Self(_mm256_cvtepi32_ps(dot));
                 }
                 dots
             }
@@ -367,68 +347,50 @@ mod avx2 {
     /// is exact (8 × 2 × 15 × 127 = 30,480; for 5 bits 4 × 2 × 31 × 127 = 31,496), then in 32.
     ///
     /// # Safety
-    /// The processor has AVX2 and the blocks are whole ones of `F`.
+    /// The processor has AVX2 and the block is a whole one of `F`.
     #[inline(always)]
-    unsafe fn dots_nibbles<F: Format, const N: usize, const P: usize>(
-        subs: &[&[u8]; P],
+    unsafe fn dots_nibbles<F: Format, const N: usize>(
+        sub: &[u8],
         acts: &[&Activations; N],
-    ) -> [[__m256i; N]; P] {
+    ) -> [__m256i; N] {
         // SAFETY: as the caller promises; four vectors lie behind `QUANTS_AT`.
         unsafe {
             let (nibble, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
-            let mut bits = [[0; 8]; P];
-            for p in 0..P {
-                bits[p] = high_words::<F>(subs[p]);
-            }
-            let mut words = [[_mm256_setzero_si256(); N]; P];
-            let mut ints = [[_mm256_setzero_si256(); N]; P];
+            let bits = high_words::<F>(sub);
+            let mut words = [_mm256_setzero_si256(); N];
+            let mut ints = [_mm256_setzero_si256(); N];
             macro_rules! group {
                 ($v:literal) => {
-                    let mut low = [nibble; P];
-                    let mut high = [nibble; P];
-                    for p in 0..P {
-                        let raw = vector(subs[p], F::QUANTS_AT + 32 * $v);
-                        low[p] = _mm256_and_si256(raw, nibble);
-                        high[p] = _mm256_and_si256(_mm256_srli_epi16::<4>(raw), nibble);
-                        if F::HIGH == 1 {
-                            low[p] = _mm256_or_si256(low[p], high_bits(bits[p][$v]));
-                            high[p] = _mm256_or_si256(high[p], high_bits(bits[p][$v + 4]));
-                        }
+                    let raw = vector(sub, F::QUANTS_AT + 32 * $v);
+                    let mut low = _mm256_and_si256(raw, nibble);
+                    let mut high = _mm256_and_si256(_mm256_srli_epi16::<4>(raw), nibble);
+                    if F::HIGH == 1 {
+                        low = _mm256_or_si256(low, high_bits(bits[$v]));
+                        high = _mm256_or_si256(high, high_bits(bits[$v + 4]));
                     }
                     for t in 0..N {
-                        let a = _mm256_set1_epi32(acts[t].words[$v]);
-                        for p in 0..P {
-                            let product = _mm256_maddubs_epi16(low[p], a);
-                            words[p][t] = _mm256_add_epi16(words[p][t], product);
-                        }
+                        let a = _mm256_maddubs_epi16(low, _mm256_set1_epi32(acts[t].words[$v]));
+                        words[t] = _mm256_add_epi16(words[t], a);
                     }
                     for t in 0..N {
                         let b = _mm256_set1_epi32(acts[t].words[$v + 4]);
-                        for p in 0..P {
-                            let product = _mm256_maddubs_epi16(high[p], b);
-                            words[p][t] = _mm256_add_epi16(words[p][t], product);
-                        }
+                        words[t] = _mm256_add_epi16(words[t], _mm256_maddubs_epi16(high, b));
                     }
                 };
             }
             group!(0);
             group!(1);
             if F::HIGH == 1 {
-                for p in 0..P {
-                    for t in 0..N {
-                        ints[p][t] = _mm256_madd_epi16(words[p][t], ones);
-                        words[p][t] = _mm256_setzero_si256();
-                    }
+                for t in 0..N {
+                    ints[t] = _mm256_madd_epi16(words[t], ones);
+                    words[t] = _mm256_setzero_si256();
                 }
             }
             group!(2);
             group!(3);
-            for p in 0..P {
-                for t in 0..N {
-                    let last = _mm256_madd_epi16(words[p][t], ones);
-                    ints[p][t] =
-                        if F::HIGH == 1 { _mm256_add_epi32(ints[p][t], last) } else { last };
-                }
+            for t in 0..N {
+                let last = _mm256_madd_epi16(words[t], ones);
+                ints[t] = if F::HIGH == 1 { _mm256_add_epi32(ints[t], last) } else { last };
             }
             ints
         }
@@ -440,72 +402,68 @@ mod avx2 {
     /// `zero * (sc₀ A₀ + sc₁ A₁)`.
     ///
     /// # Safety
-    /// The processor has AVX2 and the blocks are whole ones of `F`.
+    /// The processor has AVX2 and the block is a whole one of `F`.
     #[inline(always)]
-    unsafe fn dots_halves<F: Format, const N: usize, const P: usize>(
-        subs: &[&[u8]; P],
+    unsafe fn dots_halves<F: Format, const N: usize>(
+        sub: &[u8],
         acts: &[&Activations; N],
-    ) -> [[__m256i; N]; P] {
+    ) -> [__m256i; N] {
         // SAFETY: as the caller promises; four vectors lie behind `QUANTS_AT`, two behind
         // `HIGH_AT` where there are 6 bits.
         unsafe {
             let (nibble, upper) = (_mm256_set1_epi8(15), _mm256_set1_epi8(0x30));
-            let mut ints = [[_mm256_setzero_si256(); N]; P];
-            for p in 0..P {
-                let sub = subs[p];
-                let (first, last) = (byte_lanes(sub, 0), byte_lanes(sub, 8));
-                let scales = [pairs(first, first), pairs(last, last)];
-                let mut bits = [_mm256_setzero_si256(); 2];
-                if F::HIGH == 2 {
-                    bits = [vector(sub, F::HIGH_AT), vector(sub, F::HIGH_AT + 32)];
-                }
-                let mut words = [[_mm256_setzero_si256(); N]; 2];
-                macro_rules! group {
-                    ($v:literal, $shift:ident, $by:literal) => {
-                        let raw = vector(sub, F::QUANTS_AT + 32 * $v);
-                        let mut low = _mm256_and_si256(raw, nibble);
-                        let mut high = _mm256_and_si256(_mm256_srli_epi16::<4>(raw), nibble);
-                        if F::HIGH == 2 {
-                            let shifted = [$shift::<$by>(bits[0]), $shift::<$by>(bits[1])];
-                            low = _mm256_or_si256(low, _mm256_and_si256(shifted[0], upper));
-                            high = _mm256_or_si256(high, _mm256_and_si256(shifted[1], upper));
-                        }
-                        for t in 0..N {
-                            let a = _mm256_set1_epi32(acts[t].words[$v]);
-                            let b = _mm256_set1_epi32(acts[t].words[$v + 4]);
-                            let (a, b) =
-                                (_mm256_maddubs_epi16(low, a), _mm256_maddubs_epi16(high, b));
-                            words[0][t] = _mm256_add_epi16(words[0][t], a);
-                            words[1][t] = _mm256_add_epi16(words[1][t], b);
-                        }
-                    };
-                }
-                macro_rules! scaled {
-                    () => {
-                        for t in 0..N {
-                            let a = _mm256_madd_epi16(words[0][t], scales[0]);
-                            let b = _mm256_madd_epi16(words[1][t], scales[1]);
-                            ints[p][t] = _mm256_add_epi32(ints[p][t], _mm256_add_epi32(a, b));
-                            words[0][t] = _mm256_setzero_si256();
-                            words[1][t] = _mm256_setzero_si256();
-                        }
-                    };
-                }
-                group!(0, _mm256_slli_epi16, 4);
-                group!(1, _mm256_slli_epi16, 2);
-                if F::HIGH == 2 {
-                    scaled!();
-                }
-                group!(2, _mm256_slli_epi16, 0);
-                group!(3, _mm256_srli_epi16, 2);
-                scaled!();
-                if F::ZERO != 0 {
-                    let both = pairs(first, last);
-                    for t in 0..N {
-                        let sums = _mm256_madd_epi16(both, _mm256_set1_epi32(acts[t].halves));
-                        let zeros = _mm256_mullo_epi32(sums, _mm256_set1_epi32(F::ZERO));
-                        ints[p][t] = _mm256_sub_epi32(ints[p][t], zeros);
+            let (first, last) = (byte_lanes(sub, 0), byte_lanes(sub, 8));
+            let scales = [pairs(first, first), pairs(last, last)];
+            let mut bits = [_mm256_setzero_si256(); 2];
+            if F::HIGH == 2 {
+                bits = [vector(sub, F::HIGH_AT), vector(sub, F::HIGH_AT + 32)];
+            }
+            let mut ints = [_mm256_setzero_si256(); N];
+            let mut words = [[_mm256_setzero_si256(); N]; 2];
+            macro_rules! group {
+                ($v:literal, $shift:ident, $by:literal) => {
+                    let raw = vector(sub, F::QUANTS_AT + 32 * $v);
+                    let mut low = _mm256_and_si256(raw, nibble);
+                    let mut high = _mm256_and_si256(_mm256_srli_epi16::<4>(raw), nibble);
+                    if F::HIGH == 2 {
+                        let shifted = [$shift::<$by>(bits[0]), $shift::<$by>(bits[1])];
+                        low = _mm256_or_si256(low, _mm256_and_si256(shifted[0], upper));
+                        high = _mm256_or_si256(high, _mm256_and_si256(shifted[1], upper));
                     }
+                    for t in 0..N {
+                        let a = _mm256_set1_epi32(acts[t].words[$v]);
+                        let b = _mm256_set1_epi32(acts[t].words[$v + 4]);
+                        let (a, b) = (_mm256_maddubs_epi16(low, a), _mm256_maddubs_epi16(high, b));
+                        words[0][t] = _mm256_add_epi16(words[0][t], a);
+                        words[1][t] = _mm256_add_epi16(words[1][t], b);
+                    }
+                };
+            }
+            macro_rules! scaled {
+                () => {
+                    for t in 0..N {
+                        let a = _mm256_madd_epi16(words[0][t], scales[0]);
+                        let b = _mm256_madd_epi16(words[1][t], scales[1]);
+                        ints[t] = _mm256_add_epi32(ints[t], _mm256_add_epi32(a, b));
+                        words[0][t] = _mm256_setzero_si256();
+                        words[1][t] = _mm256_setzero_si256();
+                    }
+                };
+            }
+            group!(0, _mm256_slli_epi16, 4);
+            group!(1, _mm256_slli_epi16, 2);
+            if F::HIGH == 2 {
+                scaled!();
+            }
+            group!(2, _mm256_slli_epi16, 0);
+            group!(3, _mm256_srli_epi16, 2);
+            scaled!();
+            if F::ZERO != 0 {
+                let both = pairs(first, last);
+                for t in 0..N {
+                    let sums = _mm256_madd_epi16(both, _mm256_set1_epi32(acts[t].halves));
+                    let zeros = _mm256_mullo_epi32(sums, _mm256_set1_epi32(F::ZERO));
+                    ints[t] = _mm256_sub_epi32(ints[t], zeros);
                 }
             }
             ints
@@ -515,25 +473,23 @@ mod avx2 {
     /// 8-bit weights: |weight| × (activation with the weight's sign); 2 × 128 × 127 fits 16 bits.
     ///
     /// # Safety
-    /// The processor has AVX2 and the blocks are whole ones of `F`.
+    /// The processor has AVX2 and the block is a whole one of `F`.
     #[inline(always)]
-    unsafe fn dots_bytes<F: Format, const N: usize, const P: usize>(
-        subs: &[&[u8]; P],
+    unsafe fn dots_bytes<F: Format, const N: usize>(
+        sub: &[u8],
         acts: &[&Activations; N],
-    ) -> [[__m256i; N]; P] {
+    ) -> [__m256i; N] {
         // SAFETY: as the caller promises; eight vectors lie behind `QUANTS_AT`.
         unsafe {
             let ones = _mm256_set1_epi16(1);
-            let mut ints = [[_mm256_setzero_si256(); N]; P];
-            for p in 0..P {
-                for v in 0..8 {
-                    let weight = vector(subs[p], F::QUANTS_AT + 32 * v);
-                    let magnitude = _mm256_abs_epi8(weight);
-                    for t in 0..N {
-                        let four = _mm256_set1_epi32(acts[t].words[v]);
-                        let words = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(four, weight));
-                        ints[p][t] = _mm256_add_epi32(ints[p][t], _mm256_madd_epi16(words, ones));
-                    }
+            let mut ints = [_mm256_setzero_si256(); N];
+            for v in 0..8 {
+                let weight = vector(sub, F::QUANTS_AT + 32 * v);
+                let magnitude = _mm256_abs_epi8(weight);
+                for t in 0..N {
+                    let four = _mm256_set1_epi32(acts[t].words[v]);
+                    let words = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(four, weight));
+                    ints[t] = _mm256_add_epi32(ints[t], _mm256_madd_epi16(words, ones));
                 }
             }
             ints
@@ -541,40 +497,28 @@ mod avx2 {
     }
 }
 
-/// Products of `P` panels with `N` rows, `[P][N][8]`; `rows` are blocks of all input rows, `first`
-/// the first row's number. With `ahead` the panels come from memory for the first time, and what lies
-/// behind is asked for early; `panels` are all panels from the first of these on.
+/// Products of a panel with `N` rows, `[N][8]`; `rows` are blocks of all input rows, `first` the first
+/// row's number. With `ahead` the panel comes from memory for the first time, and what lies behind is
+/// asked for early; `panels` are all panels from this one on.
 #[inline(always)]
-pub(super) fn panel_rows<V: BlockDot, F: Format, const N: usize, const P: usize>(
+pub(super) fn panel_rows<V: BlockDot, F: Format, const N: usize>(
     panels: &[u8],
     rows: &[Activations],
     first: usize,
     blocks: usize,
     ahead: bool,
-) -> [[V; N]; P] {
+) -> [V; N] {
     let mut acts: [&[Activations]; N] = [&[]; N];
     for t in 0..N {
         acts[t] = &rows[(first + t) * blocks..(first + t + 1) * blocks];
     }
-    let size = blocks / F::SUBS * F::PANEL_SIZE;
-    let mut panel: [&[u8]; P] = [&[]; P];
-    for p in 0..P {
-        panel[p] = &panels[p * size..(p + 1) * size];
-    }
-    let mut acc = [[V::splat(0.0); N]; P];
-    for whole in 0..blocks / F::SUBS {
-        let mut block: [&[u8]; P] = [&[]; P];
-        for p in 0..P {
-            block[p] = &panel[p][whole * F::PANEL_SIZE..(whole + 1) * F::PANEL_SIZE];
-        }
+    let wholes = blocks / F::SUBS;
+    let mut acc = [V::splat(0.0); N];
+    for (whole, block) in panels.chunks_exact(F::PANEL_SIZE).take(wholes).enumerate() {
         if ahead {
-            let along = whole * F::PANEL_SIZE + AHEAD;
-            for p in 0..P {
-                // Behind a panel's end goes on that which is read next at this place.
-                let from = p * size + along + if along < size { 0 } else { (P - 1) * size };
-                if let Some(ahead) = panels.get(from..from + F::PANEL_SIZE) {
-                    V::prefetch(ahead);
-                }
+            let from = whole * F::PANEL_SIZE + AHEAD;
+            if let Some(ahead) = panels.get(from..from + F::PANEL_SIZE) {
+                V::prefetch(ahead);
             }
         }
         for sub in 0..F::SUBS {
@@ -584,26 +528,21 @@ pub(super) fn panel_rows<V: BlockDot, F: Format, const N: usize, const P: usize>
                 act[t] = &acts[t][b];
             }
             let at = F::HEADER + sub * F::SUB_SIZE;
-            let mut subs: [&[u8]; P] = [&[]; P];
-            for p in 0..P {
-                subs[p] = &block[p][at..at + F::SUB_SIZE];
+            let sub = &block[at..at + F::SUB_SIZE];
+            let dots = V::dots::<F, N>(sub, &act);
+            let (scale, min) = scale_and_min::<V, F>(block, sub);
+            for t in 0..N {
+                acc[t] = dots[t].fma(scale.mul(V::splat(act[t].scale)), acc[t]);
             }
-            let dots = V::dots::<F, N, P>(&subs, &act);
-            for p in 0..P {
-                let (scale, min) = scale_and_min::<V, F>(block[p], subs[p]);
+            if F::HAS_MIN && F::PARTS == 2 {
+                let sums = V::min_dots::<F, N>(sub, &act);
                 for t in 0..N {
-                    acc[p][t] = dots[p][t].fma(scale.mul(V::splat(act[t].scale)), acc[p][t]);
+                    acc[t] = sums[t].fma(min.mul(V::splat(-act[t].scale)), acc[t]);
                 }
-                if F::HAS_MIN && F::PARTS == 2 {
-                    let sums = V::min_dots::<F, N>(subs[p], &act);
-                    for t in 0..N {
-                        acc[p][t] = sums[t].fma(min.mul(V::splat(-act[t].scale)), acc[p][t]);
-                    }
-                } else if F::HAS_MIN {
-                    for t in 0..N {
-                        let sum = if F::PARTS == 0 { act[t].sum } else { -act[t].sum };
-                        acc[p][t] = min.fma(V::splat(sum), acc[p][t]);
-                    }
+            } else if F::HAS_MIN {
+                for t in 0..N {
+                    let sum = if F::PARTS == 0 { act[t].sum } else { -act[t].sum };
+                    acc[t] = min.fma(V::splat(sum), acc[t]);
                 }
             }
         }
