@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::measure::stop;
+
 pub struct Limits {
     /// Reading a large buffer once with all threads.
     pub read_gb_s: f64,
@@ -23,42 +25,60 @@ pub fn measure(threads: usize) -> Limits {
     Limits { read_gb_s: best(&read), int8_gmac_s: best(&multiply_add) }
 }
 
-/// Runs `work` on every thread at once; seconds until the last ended.
+/// Runs `work` on every thread at once; seconds of the slowest.
 fn on_each(threads: usize, work: impl Fn(usize) + Sync) -> f64 {
-    let start = std::sync::Barrier::new(threads + 1);
+    let start = std::sync::Barrier::new(threads);
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads)
             .map(|thread| {
                 let (start, work) = (&start, &work);
                 scope.spawn(move || {
                     start.wait();
+                    let begun = Instant::now();
                     work(thread);
+                    begun.elapsed().as_secs_f64()
                 })
             })
             .collect();
-        start.wait();
-        let begun = Instant::now();
-        for thread in all {
-            let _ = thread.join();
-        }
-        begun.elapsed().as_secs_f64()
+        all.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN)).fold(0.0, f64::max)
     })
 }
 
 fn read(threads: usize) -> f64 {
-    const NUMBERS: usize = 1 << 25;
-    let buffer = vec![1u64; NUMBERS];
-    let share = NUMBERS / threads;
+    // About as much as a step of the default model reads: some of it stays in the last cache.
+    const BYTES: usize = 96 << 20;
+    let mut map = memmap2::MmapMut::map_anon(BYTES).unwrap_or_else(|e| stop(&e.to_string()));
+    // As the weights lie; where the system refuses, ordinary pages do.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    map.fill(1);
+    let share = BYTES / threads / 128 * 128;
     let time = on_each(threads, |thread| {
         let mut sums = [0u64; 16];
-        for line in buffer[thread * share..(thread + 1) * share].as_chunks::<16>().0 {
-            for (sum, x) in sums.iter_mut().zip(line) {
-                *sum = sum.wrapping_add(*x);
+        let bytes = &map[thread * share..(thread + 1) * share];
+        for (i, lines) in bytes.as_chunks::<128>().0.iter().enumerate() {
+            if let Some(ahead) = bytes.get(128 * i + 1024..) {
+                ask_for(ahead);
+            }
+            for (sum, x) in sums.iter_mut().zip(lines.as_chunks::<8>().0) {
+                *sum = sum.wrapping_add(u64::from_le_bytes(*x));
             }
         }
         std::hint::black_box(sums);
     });
-    (share * threads * 8) as f64 / time / 1e9
+    (share * threads) as f64 / time / 1e9
+}
+
+/// Asks for the first two cache lines of some bytes.
+fn ask_for(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64).take(2) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every such processor has SSE, and a prefetch reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -104,10 +104,7 @@ impl Sampler {
     }
 
     /// The row but for the logits that are changed, which are −∞ in it.
-    fn unchanged<'a>(&'a mut self, logits: &'a [f32]) -> &'a [f32] {
-        if self.changed.is_empty() {
-            return logits;
-        }
+    fn unchanged(&mut self, logits: &[f32]) -> &[f32] {
         self.rest.clear();
         self.rest.extend_from_slice(logits);
         for (id, _) in &self.changed {
@@ -120,7 +117,10 @@ impl Sampler {
     /// magnitude of the others.
     fn highest_of_all(&mut self, logits: &[f32]) -> (u32, f32) {
         let tier = Tier::detect();
-        let (_, reach) = softmax::highest_and_reach(tier, logits);
+        let (best, reach) = softmax::highest_and_reach(tier, logits);
+        if self.changed.is_empty() {
+            return (best as u32, reach);
+        }
         let rest = self.unchanged(logits);
         let (mut best, _) = softmax::highest_and_reach(tier, rest);
         let mut highest = f64::from(rest[best]);

@@ -94,31 +94,36 @@ fn near_body<V: Noise>(
 ) {
     let prepared = V::prepare(draw);
     let (inverse, least) = (V::splat(inverse_temperature), V::splat(least));
-    let (eights, tail) = logits.as_chunks::<8>();
-    for (i, eight) in eights.iter().enumerate() {
-        let scaled = V::load(eight).mul(inverse);
-        if scaled.add(V::splat(WIDEST)).less_bits(least) == 0xFF {
+    let (sixteens, tail) = logits.as_chunks::<16>();
+    for (i, sixteen) in sixteens.iter().enumerate() {
+        let (eights, _) = sixteen.as_chunks::<8>();
+        let scaled = [V::load(&eights[0]).mul(inverse), V::load(&eights[1]).mul(inverse)];
+        let most = scaled[1].max(scaled[0]);
+        if most.add(V::splat(WIDEST)).less_bits(least) == 0xFF {
             continue;
         }
-        let id = first.wrapping_add(8 * i as u32);
-        let mut reach = !scaled.add(V::bounds(&prepared, id)).less_bits(least) & 0xFF;
+        let id = first.wrapping_add(16 * i as u32);
+        let bounds = V::bounds(&prepared, id);
+        let short = scaled[0].add(bounds[0]).less_bits(least)
+            | scaled[1].add(bounds[1]).less_bits(least) << 8;
+        let mut reach = !short & 0xFFFF;
         while reach != 0 {
             near.push(id + reach.trailing_zeros());
             reach &= reach - 1;
         }
     }
     for i in 0..tail.len() as u32 {
-        near.push(first + 8 * eights.len() as u32 + i);
+        near.push(first + 16 * sixteens.len() as u32 + i);
     }
 }
 
-/// Bounds of the noise of eight ids in a row.
+/// Bounds of the noise of sixteen ids in a row.
 trait Noise: Lanes {
     type Prepared: Copy;
     /// What does not depend on the id.
     fn prepare(draw: &Draw) -> Self::Prepared;
-    /// More than the noise of ids `first..first + 8`, but for the rounding of one product in f32.
-    fn bounds(prepared: &Self::Prepared, first: u32) -> Self;
+    /// More than the noise of ids `first..first + 16`, but for the rounding of one product in f32.
+    fn bounds(prepared: &Self::Prepared, first: u32) -> [Self; 2];
 }
 
 /// The bound from the exponent `e` of the first 24 bits of 1 - u (as an f32's, -127 for 0):
@@ -131,14 +136,14 @@ impl Noise for Portable {
         *draw
     }
     #[inline(always)]
-    fn bounds(draw: &Draw, first: u32) -> Self {
-        let mut bounds = [0.0; 8];
-        for (i, bound) in bounds.iter_mut().enumerate() {
+    fn bounds(draw: &Draw, first: u32) -> [Self; 2] {
+        let mut bounds = [[0.0; 8]; 2];
+        for (i, bound) in bounds.as_flattened_mut().iter_mut().enumerate() {
             let word = (draw.bits(first.wrapping_add(i as u32)) >> 32) as u32;
             let exponent = ((!word >> 8) as f32).to_bits() >> 23;
             *bound = (EXPONENT_OF_ONE - exponent as f32) * std::f32::consts::LN_2;
         }
-        Self::load(&bounds)
+        [Self::load(&bounds[0]), Self::load(&bounds[1])]
     }
 }
 
@@ -148,109 +153,144 @@ mod avx2 {
     use super::{Draw, EXPONENT_OF_ONE, KEY_STEPS, MULTIPLIERS, Noise, ROUNDS, high, low};
     use std::arch::x86_64::*;
 
-    /// Two rounds done as far as they do not depend on the id, and the keys of the others.
+    /// Two rounds done as far as they do not depend on the id, and the keys of the others; each word
+    /// in 64 bits, as the products want them.
     #[derive(Clone, Copy)]
     pub(super) struct Prepared {
-        /// Words of the counter: what the first round mixes into word 2.
-        second: u32,
-        /// Words 0 and 1 after the first round.
-        after_first: [u32; 2],
-        /// Word 2 after the second round but for the id's part, and word 3.
-        after_second: [u32; 2],
-        /// The key of the second round that goes into word 0.
-        second_key: u32,
-        keys: [[u32; 2]; ROUNDS],
+        /// What the first round mixes into word 2.
+        first_2: i64,
+        /// What the second round mixes into words 0 and 2.
+        second: [i64; 2],
+        /// Word 3 after the second round.
+        after_3: i64,
+        keys: [[i64; 2]; ROUNDS],
     }
 
     impl Noise for Avx2 {
         type Prepared = Prepared;
 
         fn prepare(draw: &Draw) -> Prepared {
-            let mut keys = [draw.key; ROUNDS];
-            for round in 1..ROUNDS {
-                for k in 0..2 {
-                    keys[round][k] = keys[round - 1][k].wrapping_add(KEY_STEPS[k]);
-                }
+            let mut key = draw.key;
+            let mut keys = [[0; 2]; ROUNDS];
+            for keys in &mut keys {
+                *keys = key.map(i64::from);
+                key = [key[0].wrapping_add(KEY_STEPS[0]), key[1].wrapping_add(KEY_STEPS[1])];
             }
             let [one, two, three] = draw.counter;
             let right = u64::from(MULTIPLIERS[1]) * u64::from(two);
-            let after_first = [high(right) ^ one ^ keys[0][0], low(right)];
-            let left = u64::from(MULTIPLIERS[0]) * u64::from(after_first[0]);
+            // Words 0 and 1 after the first round are the same for all ids, and so is a product.
+            let [word_0, word_1] = [high(right) ^ one ^ draw.key[0], low(right)];
+            let left = u64::from(MULTIPLIERS[0]) * u64::from(word_0);
             Prepared {
-                second: three ^ keys[0][1],
-                after_first,
-                after_second: [high(left) ^ keys[1][1], low(left)],
-                second_key: keys[1][0],
+                first_2: i64::from(three ^ draw.key[1]),
+                second: [i64::from(word_1) ^ keys[1][0], i64::from(high(left)) ^ keys[1][1]],
+                after_3: i64::from(low(left)),
                 keys,
             }
         }
 
         #[inline(always)]
-        fn bounds(prepared: &Prepared, first: u32) -> Self {
+        fn bounds(prepared: &Prepared, first: u32) -> [Self; 2] {
             // SAFETY: reached only where AVX2 was detected (see `Avx2`).
             unsafe {
+                // Four ids to a register, each in the low half of 64 bits; the high halves hold
+                // what is left over and never enters a product.
                 let ids = _mm256_add_epi32(
                     _mm256_set1_epi32(first.cast_signed()),
                     _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
                 );
-                // Four ids to a register, each in the low half of 64 bits; the high halves hold
-                // what is left over and never enters a product.
-                let a = word(prepared, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(ids)));
-                let b = word(prepared, _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(ids)));
-                let mixed = _mm256_shuffle_ps::<0b10_00_10_00>(
-                    _mm256_castsi256_ps(a),
-                    _mm256_castsi256_ps(b),
-                );
-                let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(mixed));
-                let rest = _mm256_andnot_si256(words, _mm256_set1_epi32(-1));
-                let numbers = _mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(rest));
-                let exponents = _mm256_srli_epi32::<23>(_mm256_castps_si256(numbers));
-                let exponents = _mm256_cvtepi32_ps(exponents);
-                Self(_mm256_mul_ps(
-                    _mm256_sub_ps(_mm256_set1_ps(EXPONENT_OF_ONE), exponents),
-                    _mm256_set1_ps(std::f32::consts::LN_2),
-                ))
+                let next = _mm256_add_epi32(ids, _mm256_set1_epi32(8));
+                [bounds_of_eight(prepared, ids), bounds_of_eight(prepared, next)]
             }
         }
     }
 
-    /// The first word of four ids.
+    /// Bounds of eight ids.
     ///
     /// # Safety
     /// The processor has AVX2.
     #[inline(always)]
-    unsafe fn word(prepared: &Prepared, ids: __m256i) -> __m256i {
+    unsafe fn bounds_of_eight(prepared: &Prepared, ids: __m256i) -> Avx2 {
         // SAFETY: as the caller promises.
         unsafe {
-            macro_rules! splat {
-                ($word:expr) => {
-                    _mm256_set1_epi64x($word as i64)
+            let [a, b] = first_words(
+                prepared,
+                _mm256_cvtepu32_epi64(_mm256_castsi256_si128(ids)),
+                _mm256_cvtepu32_epi64(_mm256_extracti128_si256::<1>(ids)),
+            );
+            bounds_of(a, b)
+        }
+    }
+
+    /// Bounds of eight words, four each in the low halves of 64 bits.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline(always)]
+    unsafe fn bounds_of(a: __m256i, b: __m256i) -> Avx2 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (a, b) = (_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
+            let mixed = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(a, b));
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(mixed);
+            let rest = _mm256_andnot_si256(words, _mm256_set1_epi32(-1));
+            let numbers = _mm256_cvtepi32_ps(_mm256_srli_epi32::<8>(rest));
+            let exponents = _mm256_srli_epi32::<23>(_mm256_castps_si256(numbers));
+            let below =
+                _mm256_sub_ps(_mm256_set1_ps(EXPONENT_OF_ONE), _mm256_cvtepi32_ps(exponents));
+            Avx2(_mm256_mul_ps(below, _mm256_set1_ps(std::f32::consts::LN_2)))
+        }
+    }
+
+    /// The first words of two times four ids: two chains of products that do not wait for each other,
+    /// written out, since a loop over them keeps their words in memory.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline(always)]
+    unsafe fn first_words(prepared: &Prepared, a: __m256i, b: __m256i) -> [__m256i; 2] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let m0 = _mm256_set1_epi64x(i64::from(MULTIPLIERS[0]));
+            let m1 = _mm256_set1_epi64x(i64::from(MULTIPLIERS[1]));
+            macro_rules! begin {
+                ($ids:ident: $x0:ident, $x1:ident, $x2:ident, $x3:ident) => {
+                    let left = _mm256_mul_epu32($ids, m0);
+                    let first_2 = _mm256_set1_epi64x(prepared.first_2);
+                    let word_2 = _mm256_xor_si256(_mm256_srli_epi64::<32>(left), first_2);
+                    let mut $x1 = _mm256_mul_epu32(word_2, m1);
+                    let second_0 = _mm256_set1_epi64x(prepared.second[0]);
+                    let mut $x0 = _mm256_xor_si256(_mm256_srli_epi64::<32>($x1), second_0);
+                    let mut $x2 = _mm256_xor_si256(left, _mm256_set1_epi64x(prepared.second[1]));
+                    let mut $x3 = _mm256_set1_epi64x(prepared.after_3);
                 };
             }
-            let (m0, m1) = (splat!(MULTIPLIERS[0]), splat!(MULTIPLIERS[1]));
-            let left = _mm256_mul_epu32(ids, m0);
-            let x2 = _mm256_xor_si256(_mm256_srli_epi64::<32>(left), splat!(prepared.second));
-            // The second round: words 0 and 1 are the same for all ids.
-            let right = _mm256_mul_epu32(x2, m1);
-            let constant = splat!(prepared.after_first[1] ^ prepared.second_key);
-            let mut x0 = _mm256_xor_si256(_mm256_srli_epi64::<32>(right), constant);
-            let mut x1 = right;
-            let mut x2 = _mm256_xor_si256(left, splat!(prepared.after_second[0]));
-            let mut x3 = splat!(prepared.after_second[1]);
-            for round in 2..ROUNDS - 1 {
-                let [k0, k1] = prepared.keys[round];
-                let left = _mm256_mul_epu32(x0, m0);
-                let right = _mm256_mul_epu32(x2, m1);
-                let mixed = _mm256_xor_si256(x1, splat!(k0));
-                x0 = _mm256_xor_si256(_mm256_srli_epi64::<32>(right), mixed);
-                x1 = right;
-                let mixed = _mm256_xor_si256(x3, splat!(k1));
-                x2 = _mm256_xor_si256(_mm256_srli_epi64::<32>(left), mixed);
-                x3 = left;
+            macro_rules! round {
+                ($k0:ident, $k1:ident: $x0:ident, $x1:ident, $x2:ident, $x3:ident) => {
+                    let left = _mm256_mul_epu32($x0, m0);
+                    let right = _mm256_mul_epu32($x2, m1);
+                    let mixed = _mm256_xor_si256($x1, $k0);
+                    $x0 = _mm256_xor_si256(_mm256_srli_epi64::<32>(right), mixed);
+                    let mixed = _mm256_xor_si256($x3, $k1);
+                    $x2 = _mm256_xor_si256(_mm256_srli_epi64::<32>(left), mixed);
+                    $x1 = right;
+                    $x3 = left;
+                };
             }
-            let right = _mm256_mul_epu32(x2, m1);
-            let mixed = _mm256_xor_si256(x1, splat!(prepared.keys[ROUNDS - 1][0]));
-            _mm256_xor_si256(_mm256_srli_epi64::<32>(right), mixed)
+            begin!(a: a0, a1, a2, a3);
+            begin!(b: b0, b1, b2, b3);
+            macro_rules! rounds {
+                ($($round:literal)*) => {$(
+                    let [k0, k1] = prepared.keys[$round];
+                    let (k0, k1) = (_mm256_set1_epi64x(k0), _mm256_set1_epi64x(k1));
+                    round!(k0, k1: a0, a1, a2, a3);
+                    round!(k0, k1: b0, b1, b2, b3);
+                )*};
+            }
+            rounds!(2 3 4 5 6 7 8 9);
+            // What the last round leaves of the other words is of no use.
+            let _ = (a1, a2, a3, b1, b2, b3);
+            [a0, b0]
         }
     }
 }
@@ -292,18 +332,20 @@ mod tests {
     }
 
     #[inline(always)]
-    fn bounds_body<V: Noise>(draw: &Draw, first: u32) -> [f32; 8] {
-        let mut bounds = [0.0; 8];
-        V::bounds(&V::prepare(draw), first).store(&mut bounds);
-        bounds
+    fn bounds_body<V: Noise>(draw: &Draw, first: u32) -> [f32; 16] {
+        let mut bounds = [[0.0; 8]; 2];
+        let found = V::bounds(&V::prepare(draw), first);
+        found[0].store(&mut bounds[0]);
+        found[1].store(&mut bounds[1]);
+        *bounds.as_flattened().first_chunk().expect("sixteen")
     }
-    tiered! { fn bounds(draw: &Draw, first: u32) -> [f32; 8] = bounds_body }
+    tiered! { fn bounds(draw: &Draw, first: u32) -> [f32; 16] = bounds_body }
 
     #[test]
     fn bounds_are_above_the_noise_and_equal_in_every_form() {
         let (mut sum, mut count) = (0.0, 0);
         for (i, draw) in draws().iter().enumerate() {
-            let first = (i * i * 8) as u32;
+            let first = (i * i * 7) as u32;
             let [portable, fast] =
                 [Tier::portable(), Tier::detect()].map(|tier| bounds(tier, draw, first));
             assert_eq!(portable, fast);
