@@ -51,6 +51,8 @@ bench:
 	$(CARGO) bench --locked --bench kernels
 	$(CARGO) bench --locked --bench peer
 	$(CARGO) bench --locked --bench batch
+	$(CARGO) bench --locked --bench formats
+	$(CARGO) bench --locked --bench text
 	$(CARGO) bench --locked --bench rewind
 	$(CARGO) bench --locked --bench waste
 	$(CARGO) bench --locked --bench budget

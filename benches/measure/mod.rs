@@ -1,7 +1,11 @@
 //! What the benches share: the model under measurement, medians, and the result files.
 
 #[allow(dead_code)]
+pub mod models;
+#[allow(dead_code)]
 pub mod peer;
+#[allow(dead_code)]
+pub mod speed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,8 +35,16 @@ pub struct Subject {
 /// Hosts the default model, or ends with what to do.
 #[allow(dead_code)]
 pub fn host(options: EngineOptions) -> Subject {
+    host_file(&model_file(), options)
+}
+
+/// Hosts the model of a file, under the default model's name.
+#[allow(dead_code)]
+pub fn host_file(path: &Path, options: EngineOptions) -> Subject {
     let cache = Cache::locate().unwrap_or_else(|e| stop(&e.to_string()));
-    let model = HostModel::open(MODEL, &cache).unwrap_or_else(|e| stop(&e.to_string()));
+    let path = path.to_str().unwrap_or_else(|| stop("the path is not text"));
+    let mut model = HostModel::open(path, &cache).unwrap_or_else(|e| stop(&e.to_string()));
+    model.name = MODEL.to_owned();
     let options = HostOptions { threads: threads(), engine: options, ..HostOptions::default() };
     let host = llm::host(vec![model], options).unwrap_or_else(|e| stop(&e.to_string()));
     Subject {

@@ -59,11 +59,7 @@ impl Peer {
 
     /// Has it continue prompts, all at the same time, by `predict` tokens each.
     pub fn serve(&mut self, prompts: &[Vec<TokenId>], predict: usize) -> Served {
-        let ask = json!({"prompts": prompts, "predict": predict});
-        if let Err(e) = writeln!(self.ask, "{ask}").and_then(|()| self.ask.flush()) {
-            stop(&format!("llama.cpp is gone: {e}"));
-        }
-        let answer = read(&mut self.answers);
+        let answer = self.ask(&json!({"prompts": prompts, "predict": predict}));
         let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
         let request = |timings: &Value| {
             ["prompt_n", "prompt_seconds", "predicted_n", "predicted_seconds"]
@@ -71,6 +67,21 @@ impl Peer {
         };
         let requests = answer["requests"].as_array().map(Vec::as_slice).unwrap_or_default();
         Served { wall: number(&answer["wall"]), requests: requests.iter().map(request).collect() }
+    }
+
+    /// The log-probability of every id but the first, given those before it; None where its server
+    /// does not tell it.
+    pub fn logprobs(&mut self, ids: &[TokenId]) -> Vec<Option<f64>> {
+        let answer = self.ask(&json!({"logprobs": ids}));
+        let all = answer["logprobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        all.iter().map(Value::as_f64).collect()
+    }
+
+    fn ask(&mut self, ask: &Value) -> Value {
+        if let Err(e) = writeln!(self.ask, "{ask}").and_then(|()| self.ask.flush()) {
+            stop(&format!("llama.cpp is gone: {e}"));
+        }
+        read(&mut self.answers)
     }
 
     /// Its peak resident memory in bytes.

@@ -385,3 +385,51 @@ fn finish<V: Lanes>(run: &Run<'_>, rows: usize, head_dim: usize, scratch: &Scrat
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::{Cpu, Tier};
+    use crate::device::{Ops, PageLayout};
+
+    impl Scratch {
+        fn numbers(&self) -> usize {
+            let Self { keys, values, greatest, weights, acc } = self;
+            [keys, values, greatest, weights, acc].iter().map(|part| part.capacity()).sum()
+        }
+    }
+
+    /// Query heads share keys and values where they lie: nothing is copied for them, and what a run
+    /// works in is one tile and its queries' state, however long the sequence is.
+    #[test]
+    fn working_memory_does_not_grow_with_the_sequence() {
+        const HEAD: usize = 64;
+        const GROUP: usize = 8;
+        let layout =
+            PageLayout { layers: 1, kv_heads: 1, head_dim: HEAD, hidden: 0, kv: KvType::F16 };
+        let arena = Cpu::new(1).and_then(|cpu| cpu.arena(layout, 1)).expect("an arena");
+        let queries = vec![0.5; GROUP * HEAD];
+        for pages in [1, 1000] {
+            let table = vec![PageId(0); pages];
+            let mut out = vec![f32::NAN; GROUP * HEAD];
+            let mut scratch = Scratch::default();
+            let run = Run {
+                arena: &arena,
+                table: &table,
+                layer: 0,
+                kv_head: 0,
+                group: GROUP,
+                position: pages * PAGE_POSITIONS - 1,
+                queries: &queries,
+                width: GROUP * HEAD,
+                first_row: 0,
+                out: &Disjoint::new(&mut out, 1, GROUP * HEAD),
+                blocks: None,
+            };
+            attend(Tier::detect(), &run, &mut scratch);
+            let tile = PAGE_POSITIONS * HEAD;
+            assert_eq!(scratch.numbers(), 2 * tile + GROUP * (HEAD + 2), "{pages} pages");
+            assert!(out.iter().all(|x| *x == 0.0), "values of an empty page");
+        }
+    }
+}
