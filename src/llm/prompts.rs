@@ -34,6 +34,8 @@ static BUILT_IN: &[BuiltIn] = &built_in! {
     "ralu-judge-code-system": [];
     "ralu-judge-math-question": ["question"];
     "ralu-judge-math-system": [];
+    "ralu-judge-steps-code-system": [];
+    "ralu-judge-steps-math-system": [];
     "ralu-judge-unit": ["index", "text", "asked"];
     "ralu-program-code-question": ["question", "entry_point"];
     "ralu-program-code-system": [];
@@ -45,9 +47,13 @@ static BUILT_IN: &[BuiltIn] = &built_in! {
     "ralu-rebuilt-math-program": ["question"];
     "ralu-rebuilt-math-system": [];
     "ralu-rebuilt-path": ["units"];
+    "ralu-steps-code": ["question", "entry_point"];
+    "ralu-steps-math": ["question"];
     "ralu-synthesis-code": ["entry_point"];
     "ralu-synthesis-math-answer": ["outcome", "answer", "stdout", "why"];
     "ralu-synthesis-math-program": [];
+    "self-debug-explain": [];
+    "self-debug-judge": ["kind", "entry_point"];
 };
 
 /// The endings under which a user's folder may hold a template.

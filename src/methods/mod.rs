@@ -3,8 +3,10 @@
 
 mod cot;
 mod direct;
+mod pot;
 pub mod ralu;
 mod registry;
+mod self_debug;
 mod solving;
 mod turn;
 
@@ -19,8 +21,10 @@ use crate::program::sandbox;
 
 pub use cot::Cot;
 pub use direct::Direct;
+pub use pot::Pot;
 pub use ralu::Ralu;
 pub use registry::{MethodError, MethodInfo, OptionInfo, by_name, list};
+pub use self_debug::{SelfDebug, SelfDebugOptions};
 
 /// A way of solving problems with a language model.
 #[async_trait]
@@ -75,8 +79,21 @@ pub struct Outcome {
     pub rounds: u32,
     /// Replies that did not keep the form, retried ones included.
     pub format_failures: u32,
+    /// What a judge said of the first program, where the method has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
     /// All calls, retries and failed ones included.
     pub cost: Cost,
+}
+
+/// A program and what its own judge said of it, before anything was corrected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judged {
+    /// `None` where steps in words were judged.
+    pub first_program: Option<String>,
+    pub units: u32,
+    /// Units whose first judgement was WRONG.
+    pub wrong_units: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

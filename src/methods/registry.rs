@@ -1,7 +1,8 @@
 //! The methods by their names, and their options by theirs.
 
 use super::ralu::{Accept, Ralu, RaluOptions, Selection, Synthesis, UnitKind};
-use super::{Cot, Direct, Method};
+use super::self_debug::SelfDebugOptions;
+use super::{Cot, Direct, Method, Pot, SelfDebug};
 
 /// A method as `unsay methods` lists it.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -57,8 +58,8 @@ const RALU_OPTIONS: &[OptionInfo] = &[
         summary: "accept when the verdict is OK and the Fix agrees (paper), or when either holds (code)",
     },
     OptionInfo {
-        name: "selection",
-        values: "confidence, random, last or perplexity",
+        name: "select",
+        values: "confidence, perplexity, last, random or self-rank",
         default: "confidence",
         summary: "which candidate is kept when none passed",
     },
@@ -70,11 +71,18 @@ const RALU_OPTIONS: &[OptionInfo] = &[
     },
     OptionInfo {
         name: "units",
-        values: "logic or lines",
-        default: "logic",
-        summary: "judge logic units, or line by line",
+        values: "cfg, line or nl-step",
+        default: "cfg",
+        summary: "judge logic units of the control-flow graph, lines, or steps in words without a program",
     },
 ];
+
+const SELF_DEBUG_OPTIONS: &[OptionInfo] = &[OptionInfo {
+    name: "max-rounds",
+    values: "a whole number from 1 to 100",
+    default: "3",
+    summary: "most explanations, each with its judgement",
+}];
 
 const METHODS: &[MethodInfo] = &[
     MethodInfo {
@@ -90,6 +98,18 @@ const METHODS: &[MethodInfo] = &[
         options: &[],
     },
     MethodInfo {
+        name: "pot",
+        summary: "writes a program, and answers with what it computes (program of thought, PAL)",
+        source: "Gao et al. 2023, PAL; Chen et al. 2023, Program of Thoughts Prompting",
+        options: &[],
+    },
+    MethodInfo {
+        name: "self-debug",
+        summary: "writes a program, explains it line by line and corrects it, without running it",
+        source: "Chen et al. 2024, Teaching Large Language Models to Self-Debug (explanation feedback)",
+        options: SELF_DEBUG_OPTIONS,
+    },
+    MethodInfo {
         name: "ralu",
         summary: "writes a program, judges and corrects its logic units one by one, answers from them",
         source: "Reasoning-as-Logic-Units (RaLU), 2025",
@@ -102,7 +122,7 @@ pub fn list() -> &'static [MethodInfo] {
     METHODS
 }
 
-/// The method of that name, `ralu` or `ralu[accept=code,units=lines]`, with further options as
+/// The method of that name, `ralu` or `ralu[accept=code,units=line]`, with further options as
 /// (name, value).
 pub fn by_name(name: &str, options: &[(String, String)]) -> Result<Box<dyn Method>, MethodError> {
     let (base, bracketed) = match name.split_once('[') {
@@ -126,6 +146,8 @@ pub fn by_name(name: &str, options: &[(String, String)]) -> Result<Box<dyn Metho
     Ok(match info.name {
         "ralu" => Box::new(Ralu { options: ralu_options(&given)? }),
         "cot" => Box::new(Cot),
+        "pot" => Box::new(Pot),
+        "self-debug" => Box::new(SelfDebug { options: self_debug_options(&given)? }),
         _ => Box::new(Direct),
     })
 }
@@ -154,6 +176,22 @@ fn known_options<'v>(
     Ok(known)
 }
 
+fn self_debug_options(
+    given: &[(&'static OptionInfo, &str)],
+) -> Result<SelfDebugOptions, MethodError> {
+    let mut options = SelfDebugOptions::default();
+    for &(option, value) in given {
+        let number = value.parse().ok().filter(|n| (1..=100).contains(n));
+        options.max_rounds = number.ok_or_else(|| MethodError::Value {
+            method: "self-debug",
+            option: option.name,
+            value: value.to_owned(),
+            values: option.values,
+        })?;
+    }
+    Ok(options)
+}
+
 fn ralu_options(given: &[(&'static OptionInfo, &str)]) -> Result<RaluOptions, MethodError> {
     let mut options = RaluOptions::default();
     for &(option, value) in given {
@@ -175,14 +213,16 @@ fn ralu_options(given: &[(&'static OptionInfo, &str)]) -> Result<RaluOptions, Me
             }
             ("accept", "paper") => options.accept = Accept::Both,
             ("accept", "code") => options.accept = Accept::Either,
-            ("selection", "confidence") => options.selection = Selection::Confidence,
-            ("selection", "random") => options.selection = Selection::Random,
-            ("selection", "last") => options.selection = Selection::Last,
-            ("selection", "perplexity") => options.selection = Selection::Perplexity,
+            ("select", "confidence") => options.select = Selection::Confidence,
+            ("select", "perplexity") => options.select = Selection::Perplexity,
+            ("select", "last") => options.select = Selection::Last,
+            ("select", "random") => options.select = Selection::Random,
+            ("select", "self-rank") => options.select = Selection::SelfRank,
             ("synthesis", "continue") => options.synthesis = Synthesis::Continue,
             ("synthesis", "rebuilt") => options.synthesis = Synthesis::Rebuilt,
-            ("units", "logic") => options.units = UnitKind::Logic,
-            ("units", "lines") => options.units = UnitKind::Lines,
+            ("units", "cfg") => options.units = UnitKind::Cfg,
+            ("units", "line") => options.units = UnitKind::Line,
+            ("units", "nl-step") => options.units = UnitKind::NlStep,
             _ => return Err(bad()),
         }
     }
@@ -204,14 +244,17 @@ mod tests {
             "cot",
             "ralu",
             "ralu[max-candidates=4,min-confidence=51,accept=code]",
-            "ralu[selection=perplexity,synthesis=rebuilt,units=lines]",
+            "ralu[select=perplexity,synthesis=rebuilt,units=line]",
+            "ralu[select=self-rank,units=nl-step]",
+            "pot",
+            "self-debug",
         ] {
             assert_eq!(by_name(name, &[]).unwrap().name(), name);
         }
-        let given = [("units".to_owned(), "lines".to_owned())];
+        let given = [("units".to_owned(), "line".to_owned())];
         assert_eq!(
             by_name("ralu[accept=code]", &given).unwrap().name(),
-            "ralu[accept=code,units=lines]"
+            "ralu[accept=code,units=line]"
         );
         assert_eq!(by_name("ralu[accept=paper]", &[]).unwrap().name(), "ralu");
     }
@@ -222,11 +265,11 @@ mod tests {
         assert!(matches!(failure("ralu[accept=code"), MethodError::Form { .. }));
         assert!(matches!(failure("ralu[accept]"), MethodError::Form { .. }));
         assert!(matches!(failure("ralu[colour=red]"), MethodError::Option { .. }));
-        assert!(matches!(failure("cot[units=lines]"), MethodError::Option { .. }));
+        assert!(matches!(failure("cot[units=line]"), MethodError::Option { .. }));
         for bad in ["max-candidates=0", "max-candidates=x", "min-confidence=NaN", "accept=no"] {
             assert!(matches!(failure(&format!("ralu[{bad}]")), MethodError::Value { .. }), "{bad}");
         }
-        assert!(matches!(failure("ralu[units=lines,units=logic]"), MethodError::Twice { .. }));
+        assert!(matches!(failure("ralu[units=line,units=cfg]"), MethodError::Twice { .. }));
     }
 
     #[test]
@@ -234,5 +277,8 @@ mod tests {
         let options: Vec<(&'static OptionInfo, &str)> =
             RALU_OPTIONS.iter().map(|o| (o, o.default)).collect();
         assert_eq!(ralu_options(&options).unwrap(), RaluOptions::default());
+        let options: Vec<(&'static OptionInfo, &str)> =
+            SELF_DEBUG_OPTIONS.iter().map(|o| (o, o.default)).collect();
+        assert_eq!(self_debug_options(&options).unwrap(), SelfDebugOptions::default());
     }
 }

@@ -6,7 +6,7 @@ use crate::answer::{Code, Problem, Rule, extract, read_code};
 use crate::llm::{Ask, Cost, Event, FinishReason, Opening, Reply, Role};
 
 use super::turn::Talk;
-use super::{Context, Failure, Outcome, Status};
+use super::{Context, Failure, Judged, Outcome, Status};
 
 /// One problem as it is being solved. Every dialogue that is opened here must be closed here, so that
 /// the cost holds failed calls too.
@@ -15,6 +15,7 @@ pub(super) struct Solving<'a> {
     pub context: &'a Context,
     pub program: Option<String>,
     pub rounds: u32,
+    pub judged: Option<Judged>,
     method: String,
     format_failures: u32,
     cost: Cost,
@@ -34,6 +35,7 @@ impl<'a> Solving<'a> {
             context,
             program: None,
             rounds: 0,
+            judged: None,
             method,
             format_failures: 0,
             cost: Cost::default(),
@@ -119,6 +121,7 @@ impl<'a> Solving<'a> {
             status,
             program: self.program,
             rounds: self.rounds,
+            judged: self.judged,
             format_failures: self.format_failures,
             cost,
         }

@@ -17,6 +17,8 @@ use unsay::program::sandbox::{self, Run};
 use unsay::program::units::{ReadOptions, read};
 use unsay::store::{Gguf, ModelFiles};
 
+mod baselines;
+
 use super::support::default_model;
 
 use Role::{Assistant, System, User};
@@ -480,9 +482,7 @@ async fn the_other_selections_keep_other_candidates() {
         script
     };
     let mut kept = Vec::new();
-    for method in
-        ["ralu", "ralu[selection=perplexity]", "ralu[selection=last]", "ralu[selection=random]"]
-    {
+    for method in ["ralu", "ralu[select=perplexity]", "ralu[select=last]", "ralu[select=random]"] {
         let solved = Setup { method, ..Setup::default() }.solve(script()).await;
         kept.push(solved.settled()[0].0.to_owned());
         let again = Setup { method, ..Setup::default() }.solve(script()).await;
@@ -787,7 +787,7 @@ async fn lines_are_units_when_asked_for() {
     let mut script = vec![tagged(PROGRAM)];
     script.extend((1..=lines.len()).map(ok));
     script.extend(finale());
-    let setup = Setup { method: "ralu[units=lines]", ..Setup::default() };
+    let setup = Setup { method: "ralu[units=line]", ..Setup::default() };
     let solved = setup.solve(script).await;
     for (n, line) in lines.iter().enumerate() {
         let last = solved.shown(n + 1);

@@ -10,7 +10,7 @@ use super::super::solving::Solving;
 use super::super::turn::Talk;
 use super::choice::{self, Candidate};
 use super::verdict::{Judgement, analysis_of, read_verdict};
-use super::{RaluOptions, VERDICT_TOKENS};
+use super::{RaluOptions, UnitKind, VERDICT_TOKENS};
 
 /// A unit as the verified dialogue holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,22 +21,29 @@ pub struct Settled {
 }
 
 /// Opens the judge's dialogue: its instructions, and what the units are judged against.
-pub async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
+pub async fn open(solving: &Solving<'_>, kind: UnitKind) -> Result<Talk, Failure> {
     solving.stage("align");
     let prompts = &solving.context.prompts;
     let question = solving.problem.question.as_str();
+    let in_words = kind == UnitKind::NlStep;
     let (system, against) = match solving.problem.kind {
         Kind::Math => {
             let against = prompts.render("ralu-judge-math-question", context! { question })?;
-            (prompts.render("ralu-judge-math-system", ())?, against)
+            (
+                if in_words { "ralu-judge-steps-math-system" } else { "ralu-judge-math-system" },
+                against,
+            )
         }
         Kind::Code => {
             let question = short_specification(question, solving.problem.entry_point.as_deref());
             let against = prompts.render("ralu-judge-code-question", context! { question })?;
-            (prompts.render("ralu-judge-code-system", ())?, against)
+            (
+                if in_words { "ralu-judge-steps-code-system" } else { "ralu-judge-code-system" },
+                against,
+            )
         }
     };
-    let mut talk = solving.open("judge", Some(system)).await?;
+    let mut talk = solving.open("judge", Some(prompts.render(system, ())?)).await?;
     talk.say(Role::User, &against);
     Ok(talk)
 }
@@ -78,6 +85,11 @@ impl Judging<'_, '_> {
                 self.talk.rewind(mark).await?;
                 break;
             };
+            if let (1, Judgement::Wrong { .. }, Some(judged)) =
+                (number, &judgement, &mut self.solving.judged)
+            {
+                judged.wrong_units += 1;
+            }
             let candidate = match judgement {
                 Judgement::Right if self.sure(&reply) => {
                     let analysis = analysis_of(&reply.text);
@@ -148,7 +160,7 @@ impl Judging<'_, '_> {
             return Ok(self.settled(unit.to_owned(), None, "not judged: no verdict could be read"));
         }
         let (chosen, how) = match choice::by_score(
-            self.options.selection,
+            self.options.select,
             &candidates,
             self.solving.problem,
             self.solving.context,

@@ -28,8 +28,8 @@ impl Candidate {
     }
 }
 
-/// The candidate to keep and how it was chosen; of equal ones the later. `None` where the scores that
-/// the selection goes by are missing and the candidates differ.
+/// The candidate to keep and how it was chosen; of equal ones the later. `None` where the candidates
+/// differ, and the scores that the selection goes by are missing or the model is to choose.
 pub fn by_score(
     selection: Selection,
     candidates: &[Candidate],
@@ -55,6 +55,7 @@ pub fn by_score(
             .map(|(n, confidence)| (n, format!("chosen by confidence {confidence:.2}"))),
         Selection::Perplexity => best(&|c| c.perplexity.map(|p| -p))
             .map(|(n, negated)| (n, format!("chosen by perplexity {:.4}", -negated))),
+        Selection::SelfRank => None,
     };
     let alike = || candidates.iter().all(|c| same_unit(&c.text, &candidates[last].text));
     chosen.or_else(|| alike().then(|| (last, "the only candidate".to_owned())))

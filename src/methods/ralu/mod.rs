@@ -2,15 +2,20 @@
 //! synthesise the answer from the units that stand).
 //!
 //! Three stages, a file each:
-//! 1. `program`: the model writes a program; its control flow gives the logic units.
+//! 1. `program`: the model writes a program; its control flow gives the logic units (or, for an
+//!    ablation, `steps`: steps in words).
 //! 2. `align`: the units are judged one by one in a live dialogue. A unit that is WRONG is taken back,
 //!    its judgement with it, and the correction is said in its place (`verdict` reads the replies,
 //!    `choice` picks among candidates when none passed).
 //! 3. `synthesis`: the verified dialogue goes on, and the model writes the solution from it.
+//!
+//! `repair` measures the judge where the right answers are known (the paper's A.3).
 
 mod align;
 mod choice;
 mod program;
+pub mod repair;
+mod steps;
 mod synthesis;
 mod verdict;
 
@@ -19,8 +24,10 @@ use async_trait::async_trait;
 use crate::answer::Problem;
 
 use super::solving::Solving;
-use super::{Context, Failure, Method, Outcome};
+use super::{Context, Failure, Judged, Method, Outcome};
 
+pub(super) use program::first_syntax_error;
+pub(super) use verdict::first_word;
 pub use verdict::{Judgement, analysis_of, read_verdict, same_unit};
 
 /// Most tokens of a program and of a judgement, where the user sets no limit. The paper sets none.
@@ -49,6 +56,8 @@ pub enum Selection {
     /// The one proposed with the lowest exp(−mean log-probability). The paper writes the ablation with
     /// the mean of probabilities, which would rank as Eq. 4 does.
     Perplexity,
+    /// The one that the model repeats when it is shown them all.
+    SelfRank,
 }
 
 /// What the last stage sees.
@@ -66,9 +75,11 @@ pub enum Synthesis {
 pub enum UnitKind {
     /// Logic units of the control-flow graph (the paper).
     #[default]
-    Logic,
+    Cfg,
     /// Every line that is not blank (the paper's line-by-line ablation).
-    Lines,
+    Line,
+    /// Steps in words, without a program (the paper's ablation of the same name).
+    NlStep,
 }
 
 /// RaLU's settings; the default is the paper's method.
@@ -79,7 +90,7 @@ pub struct RaluOptions {
     /// An OK must be more confident than this, 0..=100, or the unit is judged again.
     pub min_confidence: Option<f64>,
     pub accept: Accept,
-    pub selection: Selection,
+    pub select: Selection,
     pub synthesis: Synthesis,
     pub units: UnitKind,
 }
@@ -90,7 +101,7 @@ impl Default for RaluOptions {
             max_candidates: 3,
             min_confidence: None,
             accept: Accept::default(),
-            selection: Selection::default(),
+            select: Selection::default(),
             synthesis: Synthesis::default(),
             units: UnitKind::default(),
         }
@@ -122,8 +133,14 @@ impl Method for Ralu {
 
 impl Ralu {
     async fn run(&self, solving: &mut Solving<'_>) -> Result<String, Failure> {
-        let units = program::write(solving, self.options.units).await?;
-        let mut judge = align::open(solving).await?;
+        let kind = self.options.units;
+        let units = match kind {
+            UnitKind::NlStep => steps::write(solving).await?,
+            UnitKind::Cfg | UnitKind::Line => program::write(solving, kind).await?,
+        };
+        let first_program = solving.program.clone();
+        solving.judged = Some(Judged { first_program, units: units.len() as u32, wrong_units: 0 });
+        let mut judge = align::open(solving, kind).await?;
         let result = self.judge_and_synthesise(solving, &mut judge, &units).await;
         solving.close(judge);
         result
@@ -157,17 +174,20 @@ impl RaluOptions {
         if self.accept == Accept::Either {
             set.push("accept=code".to_owned());
         }
-        match self.selection {
+        match self.select {
             Selection::Confidence => {}
-            Selection::Random => set.push("selection=random".to_owned()),
-            Selection::Last => set.push("selection=last".to_owned()),
-            Selection::Perplexity => set.push("selection=perplexity".to_owned()),
+            Selection::Random => set.push("select=random".to_owned()),
+            Selection::Last => set.push("select=last".to_owned()),
+            Selection::Perplexity => set.push("select=perplexity".to_owned()),
+            Selection::SelfRank => set.push("select=self-rank".to_owned()),
         }
         if self.synthesis == Synthesis::Rebuilt {
             set.push("synthesis=rebuilt".to_owned());
         }
-        if self.units == UnitKind::Lines {
-            set.push("units=lines".to_owned());
+        match self.units {
+            UnitKind::Cfg => {}
+            UnitKind::Line => set.push("units=line".to_owned()),
+            UnitKind::NlStep => set.push("units=nl-step".to_owned()),
         }
         set
     }

@@ -81,8 +81,8 @@ fn written(source: String, problem: &Problem, kind: UnitKind) -> Result<Written,
     let split_long_single_unit = problem.kind == Kind::Math;
     let reading = read(&source, &ReadOptions { entry_point, split_long_single_unit });
     let units: Vec<Unit> = match kind {
-        UnitKind::Logic => reading.units,
-        UnitKind::Lines => by_line(&source),
+        UnitKind::Line => by_line(&source),
+        UnitKind::Cfg | UnitKind::NlStep => reading.units,
     };
     if units.is_empty() {
         return Err("the program has no statements".to_owned());

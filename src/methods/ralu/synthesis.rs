@@ -136,7 +136,6 @@ impl Note {
     }
 
     fn of(run: &Run) -> Self {
-        let at = |line: &Option<usize>| line.map_or(String::new(), |n| format!(" (line {n})"));
         match &run.outcome {
             Ran::Finished { answer: Some(answer) } => {
                 Self { outcome: "answer", answer: shown(answer), ..Self::default() }
@@ -144,20 +143,7 @@ impl Note {
             Ran::Finished { answer: None } => {
                 Self { outcome: "no answer", stdout: shown(run.stdout.trim()), ..Self::default() }
             }
-            Ran::AnswerUnreadable { why } => {
-                Self::failed(format!("the value in `ans` cannot be read: {}", shown(why)))
-            }
-            Ran::Raised { kind, message, line } | Ran::CheckFailed { kind, message, line } => {
-                Self::failed(format!("{kind}: {}{}", shown(message), at(line)))
-            }
-            Ran::SyntaxError { message, line } => {
-                Self::failed(format!("it is not valid Python: {}{}", shown(message), at(line)))
-            }
-            Ran::Exited { code } => Self::failed(format!("it left early, with code {code}")),
-            Ran::WallLimit | Ran::CpuLimit => Self::failed("it ran for too long".to_owned()),
-            Ran::MemoryLimit => Self::failed("it needed too much memory".to_owned()),
-            Ran::Denied { what } => Self::failed(format!("it tried what is not allowed: {what}")),
-            Ran::Killed { signal } => Self::failed(format!("it was ended by signal {signal}")),
+            other => Self::failed(shown(&other.to_string())),
         }
     }
 }

@@ -67,7 +67,7 @@ const MARKUP: &[char] = &['*', '_', '`', '#', '>', '"', '\'', '“', '‘', '[',
 /// The first word, if it ends as a verdict must: at the end of the reply, at punctuation or at the end
 /// of its line. A tag is punctuation, also after a space. A sign that joins words (`OK/WRONG`) does
 /// not end one.
-fn first_word(reply: &str) -> Option<&str> {
+pub fn first_word(reply: &str) -> Option<&str> {
     let text = reply.trim_start_matches(|c: char| c.is_whitespace() || MARKUP.contains(&c));
     let length = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
     let (word, rest) = text.split_at(length);

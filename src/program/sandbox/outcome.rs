@@ -99,6 +99,27 @@ pub enum Outcome {
     Killed { signal: i32 },
 }
 
+impl std::fmt::Display for Outcome {
+    /// In words that follow "the program was run, but failed:".
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Finished { .. } => f.write_str("finished"),
+            Self::AnswerUnreadable { why } => write!(f, "the value in `ans` cannot be read: {why}"),
+            Self::Raised { kind, message, line } | Self::CheckFailed { kind, message, line } => {
+                write!(f, "{kind}: {message}{}", at_line(*line))
+            }
+            Self::SyntaxError { message, line } => {
+                write!(f, "it is not valid Python: {message}{}", at_line(*line))
+            }
+            Self::Exited { code } => write!(f, "it left early, with code {code}"),
+            Self::WallLimit | Self::CpuLimit => f.write_str("it ran for too long"),
+            Self::MemoryLimit => f.write_str("it needed too much memory"),
+            Self::Denied { what } => write!(f, "it tried what is not allowed: {what}"),
+            Self::Killed { signal } => write!(f, "it was ended by signal {signal}"),
+        }
+    }
+}
+
 /// A finished run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
