@@ -50,8 +50,15 @@ impl Interpreter for ScriptedRuns {
         assert_eq!(answer, "ans");
         self.sources.lock().unwrap().push(source.to_owned());
         let outcome = self.outcomes.lock().unwrap().remove(0)?;
-        let (stdout, stderr) = ("seen\n".to_owned(), String::new());
-        Ok(Run { outcome, stdout, stderr, truncated: false, wall_seconds: 0.01, cpu_seconds: 0.0 })
+        Ok(Run {
+            outcome,
+            stdout: "seen\n".to_owned(),
+            stderr: String::new(),
+            truncated: false,
+            answer_type: None,
+            wall_seconds: 0.01,
+            cpu_seconds: 0.0,
+        })
     }
 }
 

@@ -6,6 +6,7 @@ mod closed;
 mod limits;
 mod parent;
 mod right;
+mod standing;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,6 +86,8 @@ fn options(root: &Path) -> Options {
     Options {
         child: PathBuf::from(env!("CARGO_BIN_EXE_unsay")),
         work_root: root.join("work"),
+        // What a run leaves behind could not be told from what stands ready for the next.
+        standing: 0,
         ..Options::default()
     }
 }

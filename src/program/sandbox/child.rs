@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use super::confine::{self, active, checked};
-use super::outcome::Layer;
+use super::outcome::{Layer, Program};
 use super::protocol::{
-    ANSWER_BYTES, Channel, Ending, GREETING, Job, RESULT_BYTES, Report, Stop, THREADS, receive,
+    ANSWER_BYTES, Channel, Ending, GREETING, RESULT_BYTES, Report, Setting, Stop, THREADS, receive,
     send,
 };
 use super::syscalls::{self, RESULT_FD};
@@ -49,22 +49,23 @@ pub fn child_main(_arguments: impl Iterator<Item = OsString>) -> ExitCode {
 fn keep() -> io::Result<()> {
     let mut control = take_control()?;
     control.write_all(GREETING)?;
-    let job: Job = receive(&mut control)?;
+    let setting: Setting = receive(&mut control)?;
     let mut layers = confine::enter_namespaces();
-    layers.push(confine::bound_work_folder(&job.work, job.limits.file_bytes));
+    layers.push(confine::bound_work_folder(&setting.work, setting.limits.file_bytes));
     // SAFETY: this process has one thread.
     match checked(unsafe { libc::fork() }) {
         Ok(0) => {
-            let report = supervise(&job, layers, &control);
-            let _ = send(&mut control, &report);
+            if let Some(report) = supervise(&setting, layers, &mut control) {
+                let _ = send(&mut control, &report);
+            }
             leave();
         }
         Ok(supervisor) => {
             drop(control);
             let waited = wait_for(supervisor as i32);
-            confine::unmount(&job.work);
+            confine::unmount(&setting.work);
             // The parent removes the folder too; it may be gone.
-            let _ = work_folder::remove(&job.work);
+            let _ = work_folder::remove(&setting.work);
             waited.map(drop)
         }
         Err(error) => send(&mut control, &failed("start its supervisor", error)),
@@ -86,8 +87,13 @@ fn failed(what: &str, error: impl ToString) -> Report {
     Report::Failed { what: format!("could not {what}: {}", error.to_string()) }
 }
 
-/// The supervisor: starts the interpreter and watches it to its end.
-fn supervise(job: &Job, mut layers: Vec<Layer>, control: &UnixStream) -> Report {
+/// The supervisor: starts the interpreter, gives it the program when that comes, and watches it to its end.
+/// `None` where no program came: there is nobody to report to.
+fn supervise(
+    setting: &Setting,
+    mut layers: Vec<Layer>,
+    control: &mut UnixStream,
+) -> Option<Report> {
     // SAFETY: numbers only.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -95,85 +101,122 @@ fn supervise(job: &Job, mut layers: Vec<Layer>, control: &UnixStream) -> Report 
     }
     let landlock = confine::landlock_version();
     if landlock < 1 {
-        return Report::LayerMissing {
+        return Some(Report::LayerMissing {
             layer: "landlock".to_owned(),
             why: "the kernel does not offer it".to_owned(),
-        };
+        });
     }
-    let started = match start(job, layers.first().is_some_and(Layer::is_active)) {
+    let mut started = match start(setting, layers.first().is_some_and(Layer::is_active)) {
         Ok(started) => started,
-        Err(error) => return failed("start the interpreter", error),
+        Err(error) => return Some(failed("start the interpreter", error)),
     };
+    let Ok(program) = receive::<Program>(control) else {
+        started.end();
+        return None;
+    };
+    // An interpreter that is gone already takes nothing; what it said is read below.
+    let _ = started.give(&program, setting);
     let secret = started.secret;
-    let (ending, bytes) = match watch(started, job, control) {
+    let (ending, bytes) = match watch(started, setting, control) {
         Ok(watched) => watched,
-        Err(error) => return failed("watch the interpreter", error),
+        Err(error) => return Some(failed("watch the interpreter", error)),
     };
     let unconfined = bytes.strip_prefix(&secret).and_then(|rest| rest.strip_prefix(UNCONFINED));
     if let Some(said) = unconfined {
         let (layer, why): (String, String) = serde_json::from_slice(said).unwrap_or_default();
-        return match layer.as_str() {
+        return Some(match layer.as_str() {
             "landlock" | "seccomp" | "privileges" | "resource limits" => {
                 Report::LayerMissing { layer, why }
             }
             _ => Report::Failed { what: format!("could not set up the {layer}: {why}") },
-        };
+        });
     }
     layers.push(active("resource limits", true, "processor time, memory, files, threads"));
     layers.push(active("landlock", true, format!("version {landlock}")));
     layers.push(active("seccomp", true, "a list of allowed system calls"));
-    Report::Ended { ending, layers }
+    Some(Report::Ended { ending, layers })
 }
 
 /// The interpreter's process as the supervisor holds it.
 struct Started {
     pid: i32,
+    /// Takes the secret and the job; then it is closed.
+    job: UnixStream,
+    /// What the program reads as its standard input.
+    stdin: File,
     result: UnixStream,
     secret: [u8; 32],
+    /// When it was given the program.
     at: Instant,
 }
 
-fn start(job: &Job, own_namespace: bool) -> io::Result<Started> {
+impl Started {
+    /// Gives the interpreter its program; from here on its time counts.
+    fn give(&mut self, program: &Program, setting: &Setting) -> io::Result<()> {
+        if let Some(text) = &program.stdin {
+            self.stdin.write_all(text.as_bytes())?;
+            io::Seek::rewind(&mut self.stdin)?;
+        }
+        let job = harness_job(program)?;
+        self.at = Instant::now();
+        self.job.set_write_timeout(Some(setting.limits.wall))?;
+        self.job.write_all(&self.secret)?;
+        self.job.write_all(&job)?;
+        self.job.shutdown(std::net::Shutdown::Write)
+    }
+
+    /// Ends an interpreter that was given nothing.
+    fn end(&self) {
+        // SAFETY: the interpreter is not reaped yet, so the number is its own.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        let _ = wait_for(self.pid);
+        end_orphans();
+    }
+}
+
+fn start(setting: &Setting, own_namespace: bool) -> io::Result<Started> {
     let secret = random_secret()?;
-    let job_file = memory_file(&[&secret, &harness_job(job)?])?;
-    let stdin = match &job.program.stdin {
-        Some(text) => memory_file(&[text.as_bytes()])?,
-        None => File::open("/dev/null")?.into(),
-    };
+    // Sockets, as the result's: what came through one cannot be read again.
+    let (job, job_reader) = UnixStream::pair()?;
+    // Both descriptors share their place in the file, which is put back to its start.
+    let stdin = memory_file()?;
+    let stdin_reader = stdin.try_clone()?;
     // A socket, not a pipe: what was written to a pipe can be read back by opening the descriptor
     // again through `/proc`, which Landlock does not prevent for files without a path.
     let (result, result_writer) = UnixStream::pair()?;
     result.shutdown(std::net::Shutdown::Write)?;
-    let at = Instant::now();
     // SAFETY: this process has one thread.
     match checked(unsafe { libc::fork() })? {
         0 => {
             // SAFETY: a duplicate of the live writer, made to report a failure before the start.
             let report =
                 unsafe { libc::fcntl(result_writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) };
-            let descriptors =
-                [(stdin, 0), (job_file, JOB_FD), (OwnedFd::from(result_writer), RESULT_FD)];
-            let (layer, why) = become_interpreter(job, descriptors, own_namespace);
+            let descriptors = [
+                (OwnedFd::from(stdin_reader), 0),
+                (OwnedFd::from(job_reader), JOB_FD),
+                (OwnedFd::from(result_writer), RESULT_FD),
+            ];
+            let (layer, why) = become_interpreter(setting, descriptors, own_namespace);
             report_unconfined(report, &secret, layer, &why);
         }
         pid => {
-            drop((job_file, stdin, result_writer));
+            drop((job_reader, stdin_reader, result_writer));
             // The output belongs to the interpreter alone: it ends when that does.
             for descriptor in [1, 2] {
                 onto(File::options().write(true).open("/dev/null")?.into(), descriptor)?;
             }
-            Ok(Started { pid: pid as i32, result, secret, at })
+            Ok(Started { pid: pid as i32, job, stdin, result, secret, at: Instant::now() })
         }
     }
 }
 
 /// What the harness reads: the job's own part.
-fn harness_job(job: &Job) -> io::Result<Vec<u8>> {
+fn harness_job(program: &Program) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(&serde_json::json!({
-        "source": job.program.source,
-        "setup": job.program.setup,
-        "checks": job.program.checks,
-        "variable": job.program.result_variable,
+        "source": program.source,
+        "setup": program.setup,
+        "checks": program.checks,
+        "variable": program.result_variable,
         "answer_bytes": ANSWER_BYTES,
     }))?)
 }
@@ -189,44 +232,39 @@ fn random_secret() -> io::Result<[u8; 32]> {
     Ok(secret)
 }
 
-/// An unnamed file in memory with the given content, positioned at its start.
-fn memory_file(parts: &[&[u8]]) -> io::Result<OwnedFd> {
+/// An unnamed, empty file in memory.
+fn memory_file() -> io::Result<File> {
     // SAFETY: the name ends in NUL; the result is checked before it is owned.
-    let file = checked(unsafe { libc::memfd_create(c"job".as_ptr(), libc::MFD_CLOEXEC) })?;
+    let file = checked(unsafe { libc::memfd_create(c"input".as_ptr(), libc::MFD_CLOEXEC) })?;
     // SAFETY: just made, owned by nobody else.
-    let mut file = unsafe { File::from_raw_fd(file as RawFd) };
-    for part in parts {
-        file.write_all(part)?;
-    }
-    io::Seek::rewind(&mut file)?;
-    Ok(file.into())
+    Ok(unsafe { File::from_raw_fd(file as RawFd) })
 }
 
 /// Puts every layer on this process and executes Python; returns only with the layer that failed.
 fn become_interpreter(
-    job: &Job,
+    setting: &Setting,
     descriptors: [(OwnedFd, RawFd); 3],
     own_namespace: bool,
 ) -> (&'static str, String) {
     let told = |layer: &'static str| move |error: io::Error| (layer, error.to_string());
     let confined = || -> Result<std::convert::Infallible, (&'static str, String)> {
         leave_session().map_err(told("session"))?;
-        std::env::set_current_dir(&job.work).map_err(told("work folder"))?;
-        let command = Command::new(job).map_err(told("command"))?;
+        std::env::set_current_dir(&setting.work).map_err(told("work folder"))?;
+        let command = Command::new(setting).map_err(told("command"))?;
         // SAFETY: takes nothing and cannot fail.
         let pid = unsafe { libc::getpid() } as u32;
         let filters = syscalls::filters(pid, command.path.as_ptr() as usize)
             .map_err(|error| ("seccomp", error.to_string()))?;
         confine::drop_privileges().map_err(told("privileges"))?;
-        let interpreter = &job.interpreter;
+        let interpreter = &setting.interpreter;
         std::fs::metadata(&interpreter.executable)
             .map_err(|error| confine::Unrestricted::unreachable(&interpreter.executable, error))
             .map_err(|error| (error.layer, error.why))?;
-        confine::restrict_files(&interpreter.read, &interpreter.execute, &job.work)
+        confine::restrict_files(&interpreter.read, &interpreter.execute, &setting.work)
             .map_err(|error| (error.layer, error.why))?;
         arrange(descriptors).map_err(told("descriptors"))?;
-        confine::set_limits(&job.limits, own_namespace).map_err(told("resource limits"))?;
-        confine::set_memory_limit(&job.limits).map_err(told("resource limits"))?;
+        confine::set_limits(&setting.limits, own_namespace).map_err(told("resource limits"))?;
+        confine::set_memory_limit(&setting.limits).map_err(told("resource limits"))?;
         for filter in &filters {
             seccompiler::apply_filter(filter).map_err(|error| ("seccomp", error.to_string()))?;
         }
@@ -292,8 +330,8 @@ struct Command {
 }
 
 impl Command {
-    fn new(job: &Job) -> io::Result<Command> {
-        let path = confine::path_bytes(&job.interpreter.executable)?;
+    fn new(setting: &Setting) -> io::Result<Command> {
+        let path = confine::path_bytes(&setting.interpreter.executable)?;
         // Isolated by what is given to it: a cleared environment, no user packages, no work folder
         // on the import path (the harness takes it off). `-I` would do that too, but would also
         // ignore the fixed hash seed, without which sets print in another order every time.
@@ -301,7 +339,7 @@ impl Command {
         for argument in ["-s", "-B", "-X", "utf8", "-c", HARNESS] {
             arguments.push(CString::new(argument)?);
         }
-        let work = job.work.display();
+        let work = setting.work.display();
         let mut environment = Vec::new();
         for variable in [
             "PATH=/usr/bin:/bin".to_owned(),
@@ -349,8 +387,12 @@ fn leave() -> ! {
 }
 
 /// Watches the interpreter to its end, whoever brings it about.
-fn watch(started: Started, job: &Job, control: &UnixStream) -> io::Result<(Ending, Vec<u8>)> {
-    let Started { pid, mut result, secret, at } = started;
+fn watch(
+    started: Started,
+    setting: &Setting,
+    control: &UnixStream,
+) -> io::Result<(Ending, Vec<u8>)> {
+    let Started { pid, mut result, secret, at, .. } = started;
     // SAFETY: the child is not reaped yet, so the number is its own; checked before it is owned.
     let handle = checked(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     // SAFETY: just made, owned by nobody else.
@@ -360,7 +402,7 @@ fn watch(started: Started, job: &Job, control: &UnixStream) -> io::Result<(Endin
     let mut open = true;
     let mut stopped = None;
     while stopped.is_none() {
-        let left = job.limits.wall.saturating_sub(at.elapsed());
+        let left = setting.limits.wall.saturating_sub(at.elapsed());
         let [over, said, gone] = wait_on(
             [
                 (handle.as_raw_fd(), libc::POLLIN),
@@ -376,7 +418,7 @@ fn watch(started: Started, job: &Job, control: &UnixStream) -> io::Result<(Endin
             break;
         } else if gone {
             stopped = Some(Stop::Abandoned);
-        } else if at.elapsed() >= job.limits.wall {
+        } else if at.elapsed() >= setting.limits.wall {
             stopped = Some(Stop::Wall);
         } else if threads.now() > THREADS {
             stopped = Some(Stop::Threads);

@@ -218,7 +218,7 @@ def _harness():
                 atexit._run_exitfuncs()
                 flush()
                 if variable is None or variable not in space:
-                    return ("finished", None)
+                    return ("finished", None, None)
                 value = space[variable]
             except BaseException as error:
                 reserve.clear()
@@ -236,7 +236,7 @@ def _harness():
                 flush()
             if answer is None:
                 return ("unreadable", "its text is longer than " + str(limit) + " bytes")
-            return ("finished", answer)
+            return ("finished", answer, shown(type_name(type(value)), 256))
 
         return run, check, conclude
 

@@ -12,6 +12,11 @@
 //! the supervisor, processor time, memory and file size by the kernel, threads by the supervisor;
 //! output is drained and cut. When the parent goes away, however it does, the run ends.
 //!
+//! An interpreter can be started before its program is known, since nothing of the above depends on the
+//! program: some stand ready, confined already, and wait for theirs. Each is used once. (Forking one warm
+//! interpreter for every run would be cheaper still, but the fork would have to be taken back from the
+//! program by code that runs inside the interpreter.)
+//!
 //! # What is believed
 //! The outcome never comes from what a program prints. The harness (`harness.py`) writes it to a
 //! socket of its own, behind a secret made for this run; anything else written there makes the run
@@ -45,8 +50,9 @@ mod parent;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod syscalls;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
@@ -67,6 +73,10 @@ pub struct Options {
     pub work_root: PathBuf,
     /// Runs at a time; more wait their turn. The number of processors.
     pub concurrent: usize,
+    /// Interpreters that are kept standing, each in a sandbox of its own, for the programs to come: one
+    /// takes a program at once, where a start takes tens of milliseconds. The first is started after the
+    /// first run. As many as run at a time; 0: none.
+    pub standing: usize,
 }
 
 impl Default for Options {
@@ -76,6 +86,7 @@ impl Default for Options {
             child: PathBuf::from("/proc/self/exe"),
             work_root: std::env::temp_dir(),
             concurrent: std::thread::available_parallelism().map_or(2, usize::from),
+            standing: std::thread::available_parallelism().map_or(2, usize::from),
         }
     }
 }
@@ -86,7 +97,51 @@ impl Default for Options {
 pub struct Sandbox {
     place: Arc<Place>,
     turns: Arc<Semaphore>,
+    standing: Arc<Stand>,
     layers: Arc<[Layer]>,
+}
+
+/// The interpreters that wait for programs. Every run has one of its own, used once, so nothing of a
+/// program is left for the next.
+#[derive(Debug)]
+struct Stand {
+    most: usize,
+    waiting: Mutex<VecDeque<Standing>>,
+}
+
+impl Stand {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Standing>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that was started with these limits.
+    fn take(&self, limits: &Limits) -> Option<Standing> {
+        let mut waiting = self.lock();
+        let at = waiting.iter().position(|one| one.limits() == limits)?;
+        waiting.remove(at)
+    }
+
+    /// Starts others until as many wait as may, all with these limits. One that does not start is no
+    /// failure of anybody's: the next run starts its own.
+    fn fill(&self, place: &Place, limits: &Limits) {
+        let waits = |waiting: &VecDeque<Standing>| {
+            waiting.iter().filter(|one| one.limits() == limits).count()
+        };
+        while waits(&self.lock()) < self.most {
+            let Ok(one) = Standing::start(place, limits) else { return };
+            let mut waiting = self.lock();
+            // Others may have come meanwhile; those with other limits go first.
+            let extra = waiting.iter().position(|one| one.limits() != limits);
+            let gone = match extra {
+                Some(at) if waiting.len() >= self.most => waiting.remove(at),
+                _ => None,
+            };
+            waiting.push_back(one);
+            let too_many = (waiting.len() > self.most).then(|| waiting.pop_front());
+            drop(waiting);
+            drop((gone, too_many));
+        }
+    }
 }
 
 /// What every run needs to know.
@@ -152,11 +207,13 @@ impl Sandbox {
             work_root: options.work_root.clone(),
         };
         let program = Program::with_answer(PROBE, "leaks");
-        let (run, layers) = run_here(&place, &program, &Limits::default(), None)?;
+        let tried = Standing::start(&place, &Limits::default())?;
+        let (run, layers) = tried.run(&program, None)?;
         match run.outcome {
             Outcome::Finished { answer: Some(leaks) } if leaks == "none" => Ok(Sandbox {
                 place: Arc::new(place),
                 turns: Arc::new(Semaphore::new(options.concurrent.max(1))),
+                standing: Arc::new(Stand { most: options.standing, waiting: Mutex::default() }),
                 layers: layers.into(),
             }),
             Outcome::Finished { answer } => {
@@ -198,19 +255,47 @@ impl Sandbox {
         // Dropping `_waiting` with this future tells the thread that nobody waits any more.
         let (abandoned, _waiting) = std::io::pipe()
             .map_err(|source| SandboxError::System { what: "make a pipe", source })?;
-        let (place, program, limits) = (self.place.clone(), program.clone(), limits.clone());
+        let (program, own) = (program.clone(), limits.clone());
+        let (place, standing) = (self.place.clone(), self.standing.clone());
         let thread = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            run_here(&place, &program, &limits, Some(abandoned))
+            run_on_one(&place, &standing, &program, &own, abandoned)
         });
         match thread.await {
-            Ok(ended) => ended.map(|(run, _)| run),
+            Ok(ended) => {
+                let (place, standing, limits) =
+                    (self.place.clone(), self.standing.clone(), limits.clone());
+                // Nobody waits for these.
+                tokio::task::spawn_blocking(move || standing.fill(&place, &limits));
+                ended.map(|(run, _)| run)
+            }
             Err(error) => Err(SandboxError::System {
                 what: "finish the run",
                 source: std::io::Error::other(error),
             }),
         }
     }
+}
+
+/// Runs a program on an interpreter that waits for one, or else on a new one. One that was gone before it
+/// took the program is no failure of the program's.
+fn run_on_one(
+    place: &Place,
+    standing: &Stand,
+    program: &Program,
+    limits: &Limits,
+    abandoned: std::io::PipeReader,
+) -> Result<(Run, Vec<Layer>), SandboxError> {
+    if let Some(one) = standing.take(limits) {
+        let again = abandoned.try_clone().ok();
+        match one.run(program, Some(abandoned)) {
+            Err(SandboxError::Start { .. } | SandboxError::Child { .. }) => {
+                return Standing::start(place, limits)?.run(program, again);
+            }
+            ended => return ended,
+        }
+    }
+    Standing::start(place, limits)?.run(program, Some(abandoned))
 }
 
 /// Whether another interpreter may do where this one failed.
@@ -220,18 +305,31 @@ fn is_the_candidates(error: &SandboxError) -> bool {
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-use parent::run_here;
+use parent::Standing;
 
-/// Refuses: there is nothing here that could hold a program.
+/// There is nothing here that could hold a program, so none of these can be.
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-fn run_here(
-    _: &Place,
-    _: &Program,
-    _: &Limits,
-    _: Option<std::io::PipeReader>,
-) -> Result<(Run, Vec<Layer>), SandboxError> {
-    let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
-    Err(SandboxError::Platform { platform })
+#[derive(Debug)]
+enum Standing {}
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+impl Standing {
+    fn start(_: &Place, _: &Limits) -> Result<Standing, SandboxError> {
+        let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+        Err(SandboxError::Platform { platform })
+    }
+
+    fn limits(&self) -> &Limits {
+        match *self {}
+    }
+
+    fn run(
+        self,
+        _: &Program,
+        _: Option<std::io::PipeReader>,
+    ) -> Result<(Run, Vec<Layer>), SandboxError> {
+        match self {}
+    }
 }
 
 /// Refuses: the sandbox has no child here.

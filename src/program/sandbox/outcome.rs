@@ -130,7 +130,9 @@ pub struct Run {
     pub stderr: String,
     /// Output was longer than the limit and cut.
     pub truncated: bool,
-    /// From the interpreter's start to its end.
+    /// The Python type of the answer's value (`int`, `float`, `Fraction`, `str`, `tuple`, `NoneType`, …).
+    pub answer_type: Option<String>,
+    /// From when the interpreter was given the program to its end.
     pub wall_seconds: f64,
     /// Processor time of the interpreter, user and system.
     pub cpu_seconds: f64,

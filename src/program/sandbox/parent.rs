@@ -1,4 +1,4 @@
-//! The parent's side of a run: starts the child, drains its output, takes its report.
+//! The parent's side of a run: starts the child, gives it the program, drains its output, takes its report.
 
 use std::io::{self, PipeReader, Read};
 use std::net::Shutdown;
@@ -11,34 +11,56 @@ use std::time::{Duration, Instant};
 use super::Place;
 use super::confine::{checked, cpu_seconds};
 use super::outcome::{Layer, Limits, Program, Run, SandboxError};
-use super::protocol::{CHILD_ARGUMENT, GREETING, Job, Report, receive, send};
+use super::protocol::{CHILD_ARGUMENT, GREETING, Report, Setting, receive, send};
 use super::work_folder::WorkFolder;
 
 /// How long after the wall limit the child's own supervision is trusted to work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a program on this thread. `abandoned` ends when nobody waits for the run any more.
-pub(super) fn run_here(
-    place: &Place,
-    program: &Program,
-    limits: &Limits,
-    abandoned: Option<PipeReader>,
-) -> Result<(Run, Vec<Layer>), SandboxError> {
-    let work = WorkFolder::create(&place.work_root)?;
-    let job = Job {
-        interpreter: place.interpreter.clone(),
-        work: work.path().to_owned(),
-        limits: limits.clone(),
-        program: program.clone(),
-    };
-    let ended = Process::start(place, &job).and_then(|process| process.finish(&job, abandoned));
-    let removed = work.remove();
-    let (run, layers) = ended?;
-    removed?;
-    Ok((run, layers))
+/// An interpreter in its sandbox that waits for its one program, with the work folder of its own.
+/// Dropped, it is ended and its folder removed.
+#[derive(Debug)]
+pub(super) struct Standing {
+    process: Process,
+    work: WorkFolder,
+    limits: Limits,
+}
+
+impl Standing {
+    /// Starts one.
+    pub(super) fn start(place: &Place, limits: &Limits) -> Result<Standing, SandboxError> {
+        let work = WorkFolder::create(&place.work_root)?;
+        let setting = Setting {
+            interpreter: place.interpreter.clone(),
+            work: work.path().to_owned(),
+            limits: limits.clone(),
+        };
+        let process = Process::start(place, &setting)?;
+        Ok(Standing { process, work, limits: limits.clone() })
+    }
+
+    /// The limits that it was started with.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Runs a program on this thread. `abandoned` ends when nobody waits for the run any more.
+    pub(super) fn run(
+        self,
+        program: &Program,
+        abandoned: Option<PipeReader>,
+    ) -> Result<(Run, Vec<Layer>), SandboxError> {
+        let Standing { mut process, work, limits } = self;
+        let ended = process.give(program).and_then(|()| process.finish(&limits, abandoned));
+        let removed = work.remove();
+        let (run, layers) = ended?;
+        removed?;
+        Ok((run, layers))
+    }
 }
 
 /// The child, its control socket and its output. Dropped, it is ended and reaped.
+#[derive(Debug)]
 struct Process {
     child: Child,
     control: UnixStream,
@@ -48,14 +70,14 @@ struct Process {
 }
 
 impl Process {
-    fn start(place: &Place, job: &Job) -> Result<Process, SandboxError> {
+    fn start(place: &Place, setting: &Setting) -> Result<Process, SandboxError> {
         let path = place.child.display().to_string();
         let system = |what| move |source| SandboxError::System { what, source };
         let (control, childs_end) =
             UnixStream::pair().map_err(system("make its control socket"))?;
         let child = Command::new(&place.child)
             .arg(CHILD_ARGUMENT)
-            .arg(&job.work)
+            .arg(&setting.work)
             .env_clear()
             .current_dir("/")
             .stdin(OwnedFd::from(childs_end))
@@ -69,7 +91,7 @@ impl Process {
             why: format!("could not be started: {error}"),
         })?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let limit = job.limits.output_bytes;
+        let limit = setting.limits.output_bytes;
         let mut process = Process {
             child,
             control,
@@ -77,12 +99,12 @@ impl Process {
             stderr: Output::of(stderr.map(OwnedFd::from), limit),
             path,
         };
-        process.greet(job)?;
+        process.greet(setting)?;
         Ok(process)
     }
 
-    /// Hears the child's greeting, which another program would not give, and tells it the job.
-    fn greet(&mut self, job: &Job) -> Result<(), SandboxError> {
+    /// Hears the child's greeting, which another program would not give, and tells it what to start.
+    fn greet(&mut self, setting: &Setting) -> Result<(), SandboxError> {
         let mut greeting = [0; GREETING.len()];
         let greeted = self
             .control
@@ -97,17 +119,29 @@ impl Process {
                     .to_owned(),
             });
         }
-        send(&mut self.control, job)
-            .map_err(|source| SandboxError::System { what: "tell its child the job", source })
+        send(&mut self.control, setting)
+            .map_err(|source| SandboxError::System { what: "tell its child what to start", source })
+    }
+
+    /// Gives the interpreter its program.
+    fn give(&mut self, program: &Program) -> Result<(), SandboxError> {
+        match send(&mut self.control, program) {
+            // The child is gone or going; what it reported, if anything, says why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent.map_err(|source| SandboxError::System {
+                what: "give its child the program",
+                source,
+            }),
+        }
     }
 
     /// Drains the output until the run is over, and takes the report.
     fn finish(
         mut self,
-        job: &Job,
+        limits: &Limits,
         mut abandoned: Option<PipeReader>,
     ) -> Result<(Run, Vec<Layer>), SandboxError> {
-        let report = self.drain(job.limits.wall, &mut abandoned);
+        let report = self.drain(limits.wall, &mut abandoned);
         self.end();
         let path = self.path.clone();
         let silent = |source: io::Error| SandboxError::Child {
@@ -121,12 +155,14 @@ impl Process {
                 let (stdout, cut_stdout) = self.stdout.text();
                 let (stderr, cut_stderr) = self.stderr.text();
                 let (wall_seconds, cpu_spent) = (ending.wall_seconds, ending.cpu_seconds);
-                let outcome = ending.outcome(cpu_seconds(&job.limits), &stderr)?;
+                let answer_type = ending.answer_type();
+                let outcome = ending.outcome(cpu_seconds(limits), &stderr)?;
                 let run = Run {
                     outcome,
                     stdout,
                     stderr,
                     truncated: cut_stdout || cut_stderr,
+                    answer_type,
                     wall_seconds,
                     cpu_seconds: cpu_spent,
                 };
@@ -197,6 +233,7 @@ impl Drop for Process {
 }
 
 /// One output stream: what is kept of it, and whether more was thrown away.
+#[derive(Debug)]
 struct Output {
     from: Option<OwnedFd>,
     kept: Vec<u8>,

@@ -1,8 +1,8 @@
 //! What the parent and the sandbox's child say to each other, and how what was seen of a run
 //! becomes its outcome.
 //!
-//! The parent writes a `Job` to the control socket, the child answers with a `Report`; both are
-//! JSON behind their length.
+//! The parent writes a `Setting` to the control socket and, then or later, the `Program`; the child answers
+//! with a `Report`. All are JSON behind their length.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::interpreter::Interpreter;
-use super::outcome::{Layer, Limits, Outcome, Program, SandboxError};
+use super::outcome::{Layer, Limits, Outcome, SandboxError};
 
 /// The first argument that makes this binary the sandbox's child.
 pub const CHILD_ARGUMENT: &str = "__sandbox-child";
@@ -30,13 +30,13 @@ pub const THREADS: u64 = 256;
 
 const MESSAGE_BYTES: u32 = 1 << 30;
 
-/// One run, as the child is told of it.
+/// Where a program will run and what it may use: what an interpreter can be started with before its
+/// program is known.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Job {
+pub struct Setting {
     pub interpreter: Interpreter,
     pub work: PathBuf,
     pub limits: Limits,
-    pub program: Program,
 }
 
 /// What the child says in the end.
@@ -159,6 +159,18 @@ impl Ending {
     }
 }
 
+impl Ending {
+    /// The type of the answer's value, as Python names it.
+    pub fn answer_type(&self) -> Option<String> {
+        match &self.channel {
+            Channel::Result(Message { tag, fields }) if tag == "finished" => {
+                Some(fields.get(1)?.as_str()?.to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Message {
     fn outcome(self) -> Result<Outcome, SandboxError> {
         let text = |at: usize| self.fields.get(at).and_then(Value::as_str).map(str::to_owned);
@@ -221,6 +233,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::Program;
     use super::*;
 
     const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
@@ -236,11 +249,12 @@ mod tests {
 
     #[test]
     fn only_what_stands_behind_the_secret_is_a_result() {
-        let result: &[u8] = br#"{"tag":"finished","fields":["4"]}"#;
+        let result: &[u8] = br#"{"tag":"finished","fields":["4","int"]}"#;
         let started: &[u8] = b"started\n";
         assert_eq!(channel(&[]), Channel::Silent);
         assert_eq!(channel(&[SECRET, started]), Channel::Started);
         let believed = channel(&[SECRET, started, SECRET, result]);
+        assert_eq!(ending(believed.clone()).answer_type().as_deref(), Some("int"));
         let outcome = ending(believed).outcome(1, "").unwrap();
         assert_eq!(outcome, Outcome::Finished { answer: Some("4".to_owned()) });
         for forged in [
