@@ -146,6 +146,9 @@ pub struct UnitsArgs {
     /// Print an array of {id, label, text, lines}
     #[arg(long)]
     pub json: bool,
+    /// Write the control-flow graph as SVG into this file instead; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub graph: Option<PathBuf>,
     /// The function that a task asked for: its bare header is no unit of its own
     #[arg(long)]
     pub entry_point: Option<String>,

@@ -13,11 +13,15 @@ use super::output::{note, say};
 use super::{host, output, wait};
 use crate::engine::{Cost, FinishReason, GenerationEvent, Sampling, Session, Tag, TokenStats};
 use crate::program::units::{ReadOptions, read};
+use crate::program::{cfg, picture};
 use crate::text::{Detokenizer, TokenId, Tokenizer};
 
 /// `unsay units FILE.py`
 pub fn units(args: &UnitsArgs) -> Result<ExitCode, Failure> {
     let source = read_text(&args.file)?;
+    if let Some(path) = &args.graph {
+        return draw(&source, path);
+    }
     let options = ReadOptions { entry_point: args.entry_point.as_deref(), ..Default::default() };
     let reading = read(&source, &options);
     for error in &reading.syntax_errors {
@@ -37,6 +41,20 @@ pub fn units(args: &UnitsArgs) -> Result<ExitCode, Failure> {
         say!("unit {} ({}), lines {:?}", unit.id, unit.label, unit.lines);
         say!("{}\n", unit.text);
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a program's graph as a picture.
+fn draw(source: &str, path: &Path) -> Result<ExitCode, Failure> {
+    let program = cfg::parse(source)
+        .map_err(|e| Failure::usage(format!("there is no graph of this program: {e}")))?;
+    let svg = picture::svg(&program);
+    if path == Path::new("-") {
+        output::text(&svg)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    std::fs::write(path, svg)
+        .map_err(|e| Failure::usage(format!("cannot write {}: {e}", path.display())))?;
     Ok(ExitCode::SUCCESS)
 }
 

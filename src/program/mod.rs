@@ -2,5 +2,6 @@
 //! nowhere else). Uses no other room.
 
 pub mod cfg;
+pub mod picture;
 pub mod sandbox;
 pub mod units;

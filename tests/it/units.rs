@@ -4,6 +4,7 @@ mod generated;
 mod real;
 
 use unsay::program::cfg::{self, EdgeLabel, GraphError, Role};
+use unsay::program::picture;
 use unsay::program::units::{ReadOptions, Reading, Unit, by_line, read};
 
 fn plain(source: &str) -> Reading {
@@ -618,4 +619,73 @@ fn the_line_by_line_ablation_keeps_indentation() {
     let told: Vec<_> = lines.iter().map(|u| (u.id, u.lines[0], u.text.as_str())).collect();
     assert_eq!(told, [(1, 1, "def f(x):"), (2, 3, "    if x:"), (3, 4, "        return 1")]);
     assert_eq!(by_line(" \n"), []);
+}
+
+/// The picture is well-formed XML that names every scope and every statement, whatever text they hold.
+#[test]
+fn the_picture_of_a_program_shows_every_statement() {
+    let source = "import os\n\
+                  def area(r, names=\"<&>\"):\n\
+                  \x20   if r < 0 and names != '\\t\"':\n\
+                  \x20       raise ValueError(r)\n\
+                  \x20   for n in range(3):\n\
+                  \x20       if n == 2: break\n\
+                  \x20   else:\n\
+                  \x20       r += 1\n\
+                  \x20   try:\n\
+                  \x20       return r ** 2\n\
+                  \x20   finally:\n\
+                  \x20       print('done')\n\
+                  class Disc:\n\
+                  \x20   size = area(2)\n";
+    let svg = picture::svg(&cfg::parse(source).unwrap());
+    for shown in [
+        ">module<",
+        ">function area<",
+        ">class Disc<",
+        ">import os<",
+        ">def area(r, names=\"&lt;&amp;&gt;\")<",
+        ">if r &lt; 0 and names != '\\t\"'<",
+        ">raise ValueError(r)<",
+        ">does not hold<",
+        ">for n in range(3)<",
+        ">break<",
+        ">r += 1<",
+        ">return r ** 2<",
+        ">print('done')<",
+        ">size = area(2)<",
+    ] {
+        assert!(svg.contains(shown), "{shown}\n{svg}");
+    }
+    balanced(&svg);
+    // Long lines and long blocks are cut, and that is said.
+    let long = format!("x = '{}'\n{}", "y".repeat(200), "z = 1\n".repeat(60));
+    let svg = picture::svg(&cfg::parse(&long).unwrap());
+    assert!(svg.contains("yyy…<") && svg.contains("… 38 more lines"), "{svg}");
+    balanced(&svg);
+    balanced(&picture::svg(&cfg::parse("").unwrap()));
+    let odd = picture::svg(&cfg::parse("x = '\u{1}\u{ffff}'\ny = (").unwrap());
+    assert!(!odd.contains(['\u{1}', '\u{ffff}']));
+    balanced(&odd);
+    // Each block once, and no program is too long or too branched for it.
+    let branched = "if x > 1:\n    x -= 1\n".repeat(5_000);
+    let program = cfg::parse(&branched).unwrap();
+    let svg = picture::svg(&program);
+    assert_eq!(svg.matches("class=\"block\"").count(), program.graphs[0].blocks.len());
+    assert_eq!(svg.matches(">does not hold<").count(), 5_000);
+}
+
+/// Every element that is opened is closed, in order.
+fn balanced(xml: &str) {
+    let mut open = Vec::new();
+    for part in xml.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').expect("a tag ends");
+        let name = tag.split([' ', '/']).find(|name| !name.is_empty()).unwrap_or("");
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "{xml}"),
+            None if tag.ends_with('/') => {}
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
 }
