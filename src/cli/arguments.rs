@@ -47,8 +47,38 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Export the prompt templates, or render one
     Prompts(PromptsArgs),
+    /// Make a private Python environment with z3-solver, numpy and python-constraint for programs
+    Setup(SetupArgs),
     /// Say what this machine has and lacks
-    Doctor,
+    Doctor(DoctorArgs),
+}
+
+/// Where programs that a model wrote are run.
+#[derive(Args)]
+pub struct SandboxArgs {
+    /// The Python that runs programs [default: that of `unsay setup`, else the first on the path]
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+    /// Run programs even where the kernel lacks Landlock, seccomp or resource limits: on a machine that
+    /// has nothing to lose
+    #[arg(long)]
+    pub sandbox_degraded: bool,
+}
+
+#[derive(Args)]
+pub struct SetupArgs {
+    /// The Python to make it of [default: the first usable one on the path]
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+    /// Make it anew, also where it is there
+    #[arg(long)]
+    pub again: bool,
+}
+
+#[derive(Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
 }
 
 /// Which model, and how it is hosted.
@@ -122,6 +152,8 @@ pub struct SolveArgs {
     /// A folder with prompt templates that replace the built-in ones of the same names
     #[arg(long, value_name = "FOLDER")]
     pub prompts: Option<PathBuf>,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
     /// Show system prompts and every message whole
     #[arg(long, short)]
     pub verbose: bool,

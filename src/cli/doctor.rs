@@ -2,16 +2,18 @@
 
 use std::process::ExitCode;
 
+use super::arguments::DoctorArgs;
 use super::failure::{Failure, chain};
 use super::models::megabytes;
 use super::output::say;
+use super::setup;
 use crate::engine::plan::{Machine, MemorySize};
 use crate::llm::{HostError, HostModel, HostOptions, Hosting};
-use crate::program::sandbox::{LayerState, Options as SandboxOptions, Sandbox};
+use crate::program::sandbox::{LayerState, Sandbox};
 use crate::store::{self, Cache};
 
 /// Prints it; exit code 3 where something is missing that solving needs.
-pub fn doctor() -> Result<ExitCode, Failure> {
+pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     say!("unsay {}", env!("CARGO_PKG_VERSION"));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     say!("cpu        {threads} threads, {} kernels", crate::device::cpu::Tier::detect().name());
@@ -42,16 +44,28 @@ pub fn doctor() -> Result<ExitCode, Failure> {
             Err(error) => say!("model      {name}: {}", chain(&error)),
         }
     }
-    match Sandbox::find(SandboxOptions::default()) {
+    match setup::packages(&cache) {
+        Some(versions) => say!("packages   {versions}"),
+        None => say!(
+            "packages   z3-solver, numpy, python-constraint: not here; `unsay setup` installs them"
+        ),
+    }
+    match Sandbox::find(setup::sandbox_options(&args.sandbox)?) {
         Ok(sandbox) => {
             let interpreter = sandbox.interpreter();
             say!("python     {} ({})", interpreter.executable.display(), interpreter.version);
             for layer in sandbox.layers() {
                 let state = match &layer.state {
                     LayerState::Active { detail } => format!("active: {detail}"),
+                    LayerState::Missing { why } if layer.required => {
+                        format!("MISSING and left out as asked: {why}")
+                    }
                     LayerState::Missing { why } => format!("missing (others hold): {why}"),
                 };
                 say!("sandbox    {}: {state}", layer.name);
+            }
+            if let Some(leaks) = sandbox.leaks() {
+                say!("sandbox    programs can do what they should not: {leaks}");
             }
             Ok(ExitCode::SUCCESS)
         }

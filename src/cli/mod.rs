@@ -10,6 +10,7 @@ mod live;
 mod models;
 mod output;
 mod prompts;
+mod setup;
 mod solve;
 mod trace_file;
 
@@ -55,7 +56,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Score(args) => inspect::score(&args),
         Command::Replay(args) => inspect::replay(&args),
         Command::Prompts(args) => prompts::run(&args),
-        Command::Doctor => doctor::doctor(),
+        Command::Setup(args) => setup::setup(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
     }
 }
 

@@ -13,11 +13,11 @@ use super::inspect::{print_json, read_text};
 use super::live::Live;
 use super::output::{note, say};
 use super::trace_file::TraceFile;
-use super::{host, output, prompts, trace_file, wait};
+use super::{host, output, prompts, setup, trace_file, wait};
 use crate::answer::{Kind, Problem};
 use crate::llm::{Event, Sink};
 use crate::methods::{self, Context, Method, Outcome, Status};
-use crate::program::sandbox::{Options as SandboxOptions, Sandbox, SandboxError};
+use crate::program::sandbox::SandboxError;
 
 /// Solves the question and tells how it went.
 pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
@@ -27,7 +27,7 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = args.trace.as_deref().filter(|path| path.exists()) {
         return Err(trace_file::exists(path));
     }
-    let sandbox = Sandbox::find(SandboxOptions::default())?;
+    let sandbox = setup::sandbox(&args.sandbox)?;
     let tell = match (args.json, args.verbose) {
         (true, _) => host::Tell::Nothing,
         (false, true) => host::Tell::Table,

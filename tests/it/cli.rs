@@ -60,11 +60,30 @@ fn help_names_every_command() {
     let output = unsay(&["--help"]);
     assert_code(&output, 0);
     for command in [
-        "solve", "models", "pull", "methods", "units", "tokenize", "generate", "score", "prompts",
-        "doctor",
+        "solve", "models", "pull", "methods", "units", "tokenize", "generate", "score", "replay",
+        "prompts", "setup", "doctor",
     ] {
         assert!(stdout(&output).contains(command), "{command} is missing");
     }
+}
+
+/// An environment that was not finished is not used, and one that cannot be made says what is missing.
+#[test]
+fn setup_says_what_is_missing_and_leaves_no_half_environment() {
+    let cache = tempfile::tempdir().unwrap();
+    let variables = [("UNSAY_CACHE", cache.path().to_str().unwrap())];
+    let half = cache.path().join("python/bin");
+    std::fs::create_dir_all(&half).unwrap();
+    std::fs::write(half.join("python3"), "no interpreter").unwrap();
+    let output = unsay_with(&["doctor"], "", &variables);
+    assert_code(&output, 0);
+    assert!(stdout(&output).contains("`unsay setup` installs them"), "{}", stdout(&output));
+    let output = unsay_with(&["setup", "--python", "/nowhere/python3"], "", &variables);
+    assert_code(&output, 3);
+    let said = stderr(&output);
+    assert!(said.contains("`/nowhere/python3 -m venv") && said.contains("could not be started"));
+    assert!(said.contains("hint: "), "{said}");
+    assert!(!cache.path().join("python").exists());
 }
 
 #[test]

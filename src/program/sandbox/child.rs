@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::confine::{self, active, checked};
+use super::confine::{self, active, checked, missing};
 use super::outcome::{Layer, Program};
 use super::protocol::{
     ANSWER_BYTES, Channel, Ending, GREETING, RESULT_BYTES, Report, Setting, Stop, THREADS, receive,
@@ -32,6 +32,8 @@ const WATCH: Duration = Duration::from_millis(25);
 
 /// What the interpreter's process writes when a layer cannot be put on, behind the secret.
 const UNCONFINED: &[u8] = b"unconfined ";
+/// The same where it goes on without layers, as it may if the setting says so.
+const DEGRADED: &[u8] = b"degraded ";
 
 /// The sandbox's child process: speaks with the parent over standard input. Called by the
 /// binary's `main` before anything else when the first argument is `CHILD_ARGUMENT`.
@@ -100,7 +102,7 @@ fn supervise(
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
     }
     let landlock = confine::landlock_version();
-    if landlock < 1 {
+    if landlock < 1 && !setting.degraded {
         return Some(Report::LayerMissing {
             layer: "landlock".to_owned(),
             why: "the kernel does not offer it".to_owned(),
@@ -123,7 +125,8 @@ fn supervise(
     };
     let unconfined = bytes.strip_prefix(&secret).and_then(|rest| rest.strip_prefix(UNCONFINED));
     if let Some(said) = unconfined {
-        let (layer, why): (String, String) = serde_json::from_slice(said).unwrap_or_default();
+        let (layer, why): (String, String) =
+            serde_json::from_slice(said.trim_ascii_end()).unwrap_or_default();
         return Some(match layer.as_str() {
             "landlock" | "seccomp" | "privileges" | "resource limits" => {
                 Report::LayerMissing { layer, why }
@@ -131,10 +134,29 @@ fn supervise(
             _ => Report::Failed { what: format!("could not set up the {layer}: {why}") },
         });
     }
-    layers.push(active("resource limits", true, "processor time, memory, files, threads"));
-    layers.push(active("landlock", true, format!("version {landlock}")));
-    layers.push(active("seccomp", true, "a list of allowed system calls"));
+    let skipped = degraded(&bytes, &secret).map_or_else(Skipped::new, |(skipped, _)| skipped);
+    for (name, detail) in [
+        ("resource limits", "processor time, memory, files, threads".to_owned()),
+        ("landlock", format!("version {landlock}")),
+        ("seccomp", "a list of allowed system calls".to_owned()),
+    ] {
+        layers.push(match skipped.iter().find(|(layer, _)| layer == name) {
+            Some((_, why)) => missing(name, true, why),
+            None => active(name, true, detail),
+        });
+    }
     Some(Report::Ended { ending, layers })
+}
+
+/// Layers that were left out, each with why.
+type Skipped = Vec<(String, String)>;
+
+/// What the interpreter's process said of layers that it left out, and where that ends.
+fn degraded(bytes: &[u8], secret: &[u8]) -> Option<(Skipped, usize)> {
+    let said = bytes.strip_prefix(secret)?.strip_prefix(DEGRADED)?;
+    let end = said.iter().position(|byte| *byte == b'\n')?;
+    let skipped = serde_json::from_slice(&said[..end]).ok()?;
+    Some((skipped, bytes.len() - said.len() + end + 1))
 }
 
 /// The interpreter's process as the supervisor holds it.
@@ -196,8 +218,10 @@ fn start(setting: &Setting, own_namespace: bool) -> io::Result<Started> {
                 (OwnedFd::from(job_reader), JOB_FD),
                 (OwnedFd::from(result_writer), RESULT_FD),
             ];
-            let (layer, why) = become_interpreter(setting, descriptors, own_namespace);
-            report_unconfined(report, &secret, layer, &why);
+            let tell = Teller { descriptor: report, secret };
+            let (layer, why) = become_interpreter(setting, descriptors, own_namespace, &tell);
+            tell.say(UNCONFINED, &(layer, why));
+            leave();
         }
         pid => {
             drop((job_reader, stdin_reader, result_writer));
@@ -245,9 +269,21 @@ fn become_interpreter(
     setting: &Setting,
     descriptors: [(OwnedFd, RawFd); 3],
     own_namespace: bool,
+    tell: &Teller,
 ) -> (&'static str, String) {
     let told = |layer: &'static str| move |error: io::Error| (layer, error.to_string());
-    let confined = || -> Result<std::convert::Infallible, (&'static str, String)> {
+    // A layer that fails ends it, unless it is one that may be left out.
+    type Failure = (&'static str, String);
+    let may_skip = |failure: &Failure| setting.degraded && failure.0 != "interpreter";
+    let skip = |skipped: &mut Vec<Failure>, result: Result<(), Failure>| match result {
+        Err(failure) if may_skip(&failure) => {
+            skipped.push(failure);
+            Ok(())
+        }
+        result => result,
+    };
+    let confined = || -> Result<std::convert::Infallible, Failure> {
+        let mut skipped = Vec::new();
         leave_session().map_err(told("session"))?;
         std::env::set_current_dir(&setting.work).map_err(told("work folder"))?;
         let command = Command::new(setting).map_err(told("command"))?;
@@ -260,13 +296,24 @@ fn become_interpreter(
         std::fs::metadata(&interpreter.executable)
             .map_err(|error| confine::Unrestricted::unreachable(&interpreter.executable, error))
             .map_err(|error| (error.layer, error.why))?;
-        confine::restrict_files(&interpreter.read, &interpreter.execute, &setting.work)
-            .map_err(|error| (error.layer, error.why))?;
+        skip(
+            &mut skipped,
+            confine::restrict_files(&interpreter.read, &interpreter.execute, &setting.work)
+                .map_err(|error| (error.layer, error.why)),
+        )?;
         arrange(descriptors).map_err(told("descriptors"))?;
-        confine::set_limits(&setting.limits, own_namespace).map_err(told("resource limits"))?;
-        confine::set_memory_limit(&setting.limits).map_err(told("resource limits"))?;
+        skip(
+            &mut skipped,
+            confine::set_limits(&setting.limits, own_namespace)
+                .and_then(|()| confine::set_memory_limit(&setting.limits))
+                .map_err(told("resource limits")),
+        )?;
         for filter in &filters {
-            seccompiler::apply_filter(filter).map_err(|error| ("seccomp", error.to_string()))?;
+            let applied = seccompiler::apply_filter(filter);
+            skip(&mut skipped, applied.map_err(|error| ("seccomp", error.to_string())))?;
+        }
+        if !skipped.is_empty() {
+            tell.say(DEGRADED, &skipped);
         }
         Err(("interpreter", command.execute().to_string()))
     };
@@ -371,13 +418,19 @@ impl Command {
     }
 }
 
-/// Tells the supervisor which layer could not be put on, and ends.
-fn report_unconfined(descriptor: RawFd, secret: &[u8], layer: &str, why: &str) -> ! {
-    let said = serde_json::to_vec(&(layer, why)).unwrap_or_default();
-    let message = [secret, UNCONFINED, &said].concat();
-    // SAFETY: writes from a live buffer; if that fails there is nobody left to tell.
-    unsafe { libc::write(descriptor, message.as_ptr().cast(), message.len()) };
-    leave()
+/// How the interpreter's process tells the supervisor what became of its layers.
+struct Teller {
+    descriptor: RawFd,
+    secret: [u8; 32],
+}
+
+impl Teller {
+    fn say(&self, what: &[u8], of: &impl serde::Serialize) {
+        let said = serde_json::to_vec(of).unwrap_or_default();
+        let message = [&self.secret, what, &said, b"\n"].concat();
+        // SAFETY: writes from a live buffer; if that fails there is nobody left to tell.
+        unsafe { libc::write(self.descriptor, message.as_ptr().cast(), message.len()) };
+    }
 }
 
 /// Ends this process at once, without running what belongs to the keeper it was forked from.
@@ -437,7 +490,8 @@ fn watch(
     }
     let exit = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
     let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
-    let channel = Channel::read(&bytes, &secret);
+    let told = degraded(&bytes, &secret).map_or(0, |(_, end)| end);
+    let channel = Channel::read(&bytes[told..], &secret);
     Ok((Ending { exit, signal, stopped, cpu_seconds, wall_seconds, channel }, bytes))
 }
 

@@ -77,6 +77,9 @@ pub struct Options {
     /// takes a program at once, where a start takes tens of milliseconds. The first is started after the
     /// first run. As many as run at a time; 0: none.
     pub standing: usize,
+    /// Whether programs are run although the resource limits, Landlock or seccomp are missing here. What
+    /// is missing then stands in `Sandbox::layers`, and what programs can do in `Sandbox::leaks`.
+    pub degraded: bool,
 }
 
 impl Default for Options {
@@ -87,6 +90,7 @@ impl Default for Options {
             work_root: std::env::temp_dir(),
             concurrent: std::thread::available_parallelism().map_or(2, usize::from),
             standing: std::thread::available_parallelism().map_or(2, usize::from),
+            degraded: false,
         }
     }
 }
@@ -99,6 +103,7 @@ pub struct Sandbox {
     turns: Arc<Semaphore>,
     standing: Arc<Stand>,
     layers: Arc<[Layer]>,
+    leaks: Option<Arc<str>>,
 }
 
 /// The interpreters that wait for programs. Every run has one of its own, used once, so nothing of a
@@ -150,6 +155,7 @@ struct Place {
     interpreter: Interpreter,
     child: PathBuf,
     work_root: PathBuf,
+    degraded: bool,
 }
 
 /// A program that looks for leaks, and says what it could do.
@@ -205,17 +211,21 @@ impl Sandbox {
             interpreter: Interpreter::ask(candidate)?,
             child: options.child.clone(),
             work_root: options.work_root.clone(),
+            degraded: options.degraded,
         };
         let program = Program::with_answer(PROBE, "leaks");
         let tried = Standing::start(&place, &Limits::default())?;
         let (run, layers) = tried.run(&program, None)?;
         match run.outcome {
-            Outcome::Finished { answer: Some(leaks) } if leaks == "none" => Ok(Sandbox {
-                place: Arc::new(place),
-                turns: Arc::new(Semaphore::new(options.concurrent.max(1))),
-                standing: Arc::new(Stand { most: options.standing, waiting: Mutex::default() }),
-                layers: layers.into(),
-            }),
+            Outcome::Finished { answer: Some(leaks) } if leaks == "none" || options.degraded => {
+                Ok(Sandbox {
+                    place: Arc::new(place),
+                    turns: Arc::new(Semaphore::new(options.concurrent.max(1))),
+                    standing: Arc::new(Stand { most: options.standing, waiting: Mutex::default() }),
+                    layers: layers.into(),
+                    leaks: (leaks != "none").then(|| leaks.into()),
+                })
+            }
             Outcome::Finished { answer } => {
                 Err(SandboxError::Leaks { what: answer.unwrap_or_default() })
             }
@@ -231,6 +241,12 @@ impl Sandbox {
     /// The layers, in force and missing, as seen when the sandbox was tried out.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// What a program could do here that it should not, of what was tried; only ever something where
+    /// `Options::degraded` allows it.
+    pub fn leaks(&self) -> Option<&str> {
+        self.leaks.as_deref()
     }
 
     /// Runs a program to its end, whatever that is. Must be called within a tokio runtime;

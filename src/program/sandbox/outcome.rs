@@ -142,7 +142,7 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub name: String,
-    /// Without it nothing is run.
+    /// Without it nothing is run, unless that was asked for.
     pub required: bool,
     pub state: LayerState,
 }
@@ -176,7 +176,8 @@ pub enum SandboxError {
     Interpreter { path: String, why: String },
     #[error(
         "the sandbox's layer `{layer}` is missing ({why}); programs are not run without it: use a \
-         kernel of 5.13 or newer with Landlock and seccomp enabled"
+         kernel of 5.13 or newer with Landlock and seccomp enabled, or run them unprotected on a machine \
+         that has nothing to lose with --sandbox-degraded"
     )]
     LayerMissing { layer: String, why: String },
     #[error(

@@ -34,6 +34,7 @@ impl Standing {
             interpreter: place.interpreter.clone(),
             work: work.path().to_owned(),
             limits: limits.clone(),
+            degraded: place.degraded,
         };
         let process = Process::start(place, &setting)?;
         Ok(Standing { process, work, limits: limits.clone() })

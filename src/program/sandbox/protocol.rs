@@ -37,6 +37,8 @@ pub struct Setting {
     pub interpreter: Interpreter,
     pub work: PathBuf,
     pub limits: Limits,
+    /// Whether it starts without the resource limits, Landlock or seccomp where the machine lacks them.
+    pub degraded: bool,
 }
 
 /// What the child says in the end.

@@ -200,6 +200,46 @@ fn without_a_required_layer_nothing_is_run() {
     }
 }
 
+/// Only if it was asked for; what is missing and what programs can do is named, and limits still hold.
+#[test]
+fn a_degraded_sandbox_is_asked_for_and_says_what_it_lacks() {
+    for (layer, call, errno) in [
+        ("landlock", libc::SYS_landlock_create_ruleset, libc::ENOSYS),
+        ("landlock", libc::SYS_landlock_restrict_self, libc::EOPNOTSUPP),
+        ("seccomp", libc::SYS_seccomp, libc::EINVAL),
+        ("resource limits", libc::SYS_prlimit64, libc::EPERM),
+    ] {
+        without(&[call], errno, || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let root = tempfile::tempdir().unwrap();
+            std::fs::create_dir(root.path().join("work")).unwrap();
+            let asked = Options { degraded: true, ..options(root.path()) };
+            let sandbox = Sandbox::find(asked).unwrap();
+            let missing: Vec<_> = sandbox.layers().iter().filter(|l| !l.is_active()).collect();
+            assert_eq!(missing.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), [layer]);
+            assert!(missing[0].required);
+            // Files are Landlock's alone to close; sockets are closed by seccomp and by the namespace.
+            let leaks = sandbox.leaks().unwrap_or_default();
+            assert_eq!(leaks.contains("reading /etc/passwd"), layer == "landlock", "{leaks}");
+            assert_eq!(leaks.contains("a socket"), layer == "seccomp", "{leaks}");
+            let run = |source: &str, limits: &Limits| {
+                let program = Program::with_answer(source, "ans");
+                runtime.block_on(sandbox.run(&program, limits)).unwrap().outcome
+            };
+            assert_eq!(run("ans = 6 * 7", &limits()), finished("42"));
+            let short = Limits { wall: Duration::from_millis(700), ..limits() };
+            assert_eq!(run("while True: pass", &short), Outcome::WallLimit);
+        });
+    }
+    // What cannot be left out is still refused.
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("work")).unwrap();
+    let asked = Options { degraded: true, ..options(root.path()) };
+    let error = without(&[libc::SYS_capset], libc::EPERM, || Sandbox::find(asked)).unwrap_err();
+    assert!(matches!(error, SandboxError::LayerMissing { ref layer, .. } if layer == "privileges"));
+}
+
 #[test]
 fn without_namespaces_the_other_layers_hold() {
     let missing = [libc::SYS_unshare, libc::SYS_mount];
