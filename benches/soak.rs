@@ -71,11 +71,18 @@ fn main() {
         "unit": "bytes of resident memory",
         "after_warm_up": first, "least": least, "most": most, "at_the_end": last,
         "ratio": last as f64 / first as f64,
+        "over_time": over_time(&resident),
         "target": "1.00: flat after the warm-up",
         "pages": PAGES,
     });
     println!("{facts:#}");
     record("soak", facts);
+}
+
+/// At most sixty of the readings, evenly taken, the last one among them.
+fn over_time(resident: &[u64]) -> Vec<u64> {
+    let step = resident.len().div_ceil(60).max(1);
+    resident.iter().rev().step_by(step).rev().copied().collect()
 }
 
 /// One session with a few calls; answers with how many.

@@ -102,6 +102,10 @@ pub struct ModelArgs {
     /// Memory for keys and values, e.g. 512MiB [default: three dialogues of full length, if they fit]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub pages_memory: Option<MemorySize>,
+    /// Forget what was computed when a call ends, as an engine without a cache between calls does: to
+    /// see what the cache saves
+    #[arg(long)]
+    pub no_prefix_cache: bool,
     /// Write the engine's calls, decisions and results to a new file, to run again with
     /// `unsay replay`
     #[arg(long, value_name = "FILE")]

@@ -8,7 +8,7 @@ use super::failure::{Failure, chain};
 use super::output::note;
 use crate::device::KvType;
 use crate::engine::plan::{Budget, Plan};
-use crate::engine::{Engine, EngineError, ReplayError, Replayed};
+use crate::engine::{Engine, EngineError, EngineOptions, ReplayError, Replayed};
 use crate::llm::{self, Embedded, HostError, HostModel, HostOptions, Hosting};
 use crate::model::ModelError;
 use crate::store::{self, Cache, ModelFiles};
@@ -81,7 +81,8 @@ fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
         ..HostModel::open(&args.model, &Cache::locate()?)?
     };
     let name = model.name.clone();
-    let options = HostOptions { threads, budget, ..HostOptions::default() };
+    let engine = EngineOptions { keep_prefixes: !args.no_prefix_cache, ..EngineOptions::default() };
+    let options = HostOptions { threads, budget, engine };
     Ok((name, Hosting::plan(vec![model], options)?))
 }
 

@@ -59,11 +59,20 @@ pub struct EngineOptions {
     pub max_sequences: usize,
     /// Bytes that the pages of all models may take together. None: each model may fill its arena.
     pub page_memory: Option<u64>,
+    /// Whether what was computed stays known when its call ends. Without it every call computes its whole
+    /// prompt again, as an engine without a cache between calls does: to see what the cache saves.
+    #[serde(default = "yes")]
+    pub keep_prefixes: bool,
     /// Keeps a set of all forwarded prefixes, for the waste ratio. It grows with every distinct
     /// token, so it is for measurements, not for servers.
     pub measure_waste: bool,
     /// Counts all pages and checks the ledger after every step; a mistake stops the engine. Slow.
     pub check_every_step: bool,
+}
+
+/// What logs without the option ran with.
+fn yes() -> bool {
+    true
 }
 
 impl Default for EngineOptions {
@@ -73,6 +82,7 @@ impl Default for EngineOptions {
             prefill_rows: 128,
             max_sequences: 64,
             page_memory: None,
+            keep_prefixes: true,
             measure_waste: false,
             check_every_step: false,
         }
@@ -197,7 +207,7 @@ pub enum FinishReason {
 }
 
 /// What a call, a turn or a dialogue cost (the ledger's columns; equations in ARCHITECTURE.md).
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Cost {
     /// Length of what each call conditioned on, summed over calls. `prompt = cached + computed`, but
     /// for rows that a preempted call computed again.
@@ -221,7 +231,7 @@ pub struct Cost {
 }
 
 /// Rows that were computed although they had been before, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Recomputed {
     /// The page was wanted for something else meanwhile.
     pub evicted: u64,

@@ -168,6 +168,9 @@ impl Worker {
         if request.admitted {
             let model = &mut self.memory.models[request.owner.model];
             model.release(&request.sequence, self.clock);
+            if !self.options.keep_prefixes {
+                model.clear_cache();
+            }
         }
         let cost = request.cost_now();
         self.ledger.post(account(&request), cost);

@@ -80,6 +80,40 @@ fn a_dialogue_with_rewinds_computes_nothing_twice() {
     });
 }
 
+/// The same dialogue without a cache between calls: the same tokens, and every prompt computed whole.
+#[test]
+fn without_a_cache_every_prompt_is_paid_again() {
+    block_on(async {
+        let mut replies = Vec::new();
+        for keep_prefixes in [true, false] {
+            let engine = Fake::default().engine(EngineOptions { keep_prefixes, ..measured() });
+            let mut session = engine.open(MODEL, None).await.unwrap();
+            session.append(&ids("abcdefghijklmnopqrst")).await.unwrap();
+            let first = reply(&mut session, 10, &Tag::default()).await;
+            assert_eq!(counts(first.finish.cost), [20, 0, 20, 10, 9]);
+            session.append(&ids("uvw")).await.unwrap();
+            let second = reply(&mut session, 5, &Tag::default()).await;
+            // Of the first reply's ten rows nine were forwarded; the tenth is fed for the first time.
+            let paid = if keep_prefixes { [33, 30, 3, 5, 5] } else { [33, 1, 32, 5, 5] };
+            assert_eq!(counts(second.finish.cost), paid);
+            let ledger = engine.ledger().await.unwrap();
+            ledger.check().unwrap();
+            let again = if keep_prefixes { 0 } else { 29 };
+            assert_eq!(ledger.total().recomputed.evicted, again);
+            assert_eq!(ledger.total().recomputed.total(), again);
+            let said = |generated: &Generated| -> Vec<_> {
+                generated
+                    .tokens
+                    .iter()
+                    .map(|token| (token.id(), token.stats.logprob.to_bits()))
+                    .collect()
+            };
+            replies.push([said(&first), said(&second)]);
+        }
+        assert_eq!(replies[0], replies[1]);
+    });
+}
+
 #[test]
 fn waste_is_seen_and_named() {
     block_on(async {

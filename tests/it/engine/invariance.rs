@@ -402,6 +402,7 @@ fn setting(numbers: &mut Numbers, real: bool) -> Setting {
         prefill_rows,
         max_sequences: 1 + up_to(numbers, &[3, 64, 64]),
         page_memory: None,
+        keep_prefixes: numbers.below(8) > 0,
         measure_waste: true,
         check_every_step: true,
     };
