@@ -46,6 +46,13 @@ pub fn sha256_of(path: &Path) -> Result<String, StoreError> {
     }
 }
 
+/// SHA-256 of a text, as 64 lower-case hexadecimal digits.
+pub fn sha256_of_text(text: &str) -> String {
+    let mut hasher = Hasher::new();
+    hasher.update(text.as_bytes());
+    hasher.finish()
+}
+
 /// Where the digest of `file` is remembered.
 fn side_file(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();

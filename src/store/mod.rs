@@ -16,7 +16,7 @@ mod sources;
 mod weights;
 
 pub use cache::Cache;
-pub use digest::sha256_of;
+pub use digest::{sha256_of, sha256_of_text};
 pub use error::StoreError;
 pub use gguf::{Gguf, GgufError, GgufProblem};
 pub use manifest::{Manifest, Source, manifests};
