@@ -1,7 +1,7 @@
 //! Eight f32 lanes: the one vocabulary that all float arithmetic of the CPU is written in, once.
 //!
 //! A kernel is a generic function over [`Lanes`], compiled twice: over [`Portable`], plain arrays,
-//! and over [`Avx2`]. Every method is a lane-wise IEEE operation, an exact conversion, or a sum in a
+//! and over [`Avx2`] (which the form with AVX-512 uses too, but for products of panels). Every method is a lane-wise IEEE operation, an exact conversion, or a sum in a
 //! declared order, so both give the same bits.
 //!
 //! A closure is a function of its own and does not have the features of the function around it, so
@@ -19,19 +19,37 @@ pub(super) enum Form {
     /// Only made by [`Tier::detect`], after the processor said that it has what the form uses.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// The same, with products of panels in registers of twice the width (`wide`); made likewise.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Tier {
     /// The fastest form that this processor runs.
     pub fn detect() -> Self {
+        Self::available().last().copied().unwrap_or(Self::portable())
+    }
+
+    /// All forms that this processor runs, the fastest last.
+    pub fn available() -> &'static [Self] {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
         {
-            return Self(Form::Avx2);
+            const ALL: [Tier; 3] = [Tier(Form::Portable), Tier(Form::Avx2), Tier(Form::Avx512)];
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni");
+            match (avx2, avx512) {
+                (false, _) => &ALL[..1],
+                (true, false) => &ALL[..2],
+                (true, true) => &ALL,
+            }
         }
-        Self::portable()
+        #[cfg(not(target_arch = "x86_64"))]
+        &[Self::portable()]
     }
 
     /// Plain code that every processor runs.
@@ -45,6 +63,8 @@ impl Tier {
             Form::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
             Form::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Form::Avx512 => "avx512vnni",
         }
     }
 }
@@ -66,8 +86,9 @@ macro_rules! tiered {
                     $($body)::+::<$crate::device::cpu::lanes::Portable>($($arg),*)
                 }
                 #[cfg(target_arch = "x86_64")]
-                $crate::device::cpu::lanes::Form::Avx2 => {
-                    // SAFETY: `Form::Avx2` is only made after the three features were detected.
+                $crate::device::cpu::lanes::Form::Avx2
+                | $crate::device::cpu::lanes::Form::Avx512 => {
+                    // SAFETY: both are only made after the three features were detected.
                     unsafe { avx2($($arg),*) }
                 }
             }

@@ -3,10 +3,14 @@
 use super::arena::zeroed;
 use super::dense::{self, Plain, for_plain};
 use super::disjoint::Disjoint;
+#[cfg(target_arch = "x86_64")]
+use super::lanes::Form;
 use super::lanes::{Lanes, Tier, tiered};
 use super::panels::{self, Unpacked};
 use super::pool::Pool;
 use super::quantised::{self, Activations, BLOCK, BlockDot, Format, PANEL, for_format};
+#[cfg(target_arch = "x86_64")]
+use super::wide;
 use crate::device::DeviceError;
 use crate::store::{Tensor, WeightType};
 use memmap2::MmapMut;
@@ -86,6 +90,10 @@ impl Weight {
         }
     }
 
+    pub(super) fn kind(&self) -> WeightType {
+        self.kind
+    }
+
     /// Groups of eight outputs.
     fn units(&self) -> usize {
         self.outputs.div_ceil(PANEL)
@@ -153,7 +161,9 @@ pub(super) fn multiply(tier: Tier, pool: &Pool, input: &Input<'_>, jobs: &[Job<'
     let mut tasks = Vec::new();
     for job in jobs {
         let (units, cost) = (job.weight.units(), PANEL * job.weight.inputs * input.rows);
+        // Even, since some forms take two units at once.
         let step = (TASK.div_ceil(cost.max(1))).max(all.div_ceil(TASKS * pool.threads()));
+        let step = step.next_multiple_of(2);
         for from in (0..units).step_by(step) {
             tasks.push((job, from..(from + step).min(units)));
         }
@@ -161,6 +171,11 @@ pub(super) fn multiply(tier: Tier, pool: &Pool, input: &Input<'_>, jobs: &[Job<'
     pool.run(tasks.len(), &|task| {
         let (job, units) = &tasks[task];
         match &job.weight.store {
+            #[cfg(target_arch = "x86_64")]
+            Store::Panels(panels) if tier.0 == Form::Avx512 => {
+                // SAFETY: `Form::Avx512` is only made after its features were detected.
+                unsafe { wide::panel_task(panels, job, input, units.clone()) }
+            }
             Store::Panels(panels) => panel_task(tier, panels, job, input, units.clone()),
             Store::Plain(tensor) => plain_task(tier, tensor.bytes(), job, input, units.clone()),
         }
@@ -172,7 +187,7 @@ pub(super) fn multiply(tier: Tier, pool: &Pool, input: &Input<'_>, jobs: &[Job<'
 /// # Safety
 /// No other thread may write the unit's outputs.
 #[inline(always)]
-unsafe fn write_unit<V: Lanes>(sums: V, job: &Job<'_>, row: usize, unit: usize) {
+pub(super) unsafe fn write_unit<V: Lanes>(sums: V, job: &Job<'_>, row: usize, unit: usize) {
     let from = unit * PANEL;
     let count = (job.weight.outputs - from).min(PANEL);
     let sums = match job.bias {
@@ -219,7 +234,7 @@ fn panel_units<V: BlockDot, F: Format>(
 
 /// One panel with a range of rows, four rows at a time.
 #[inline(always)]
-fn one_panel<V: BlockDot, F: Format>(
+pub(super) fn one_panel<V: BlockDot, F: Format>(
     panels: &[u8],
     job: &Job<'_>,
     input: &Input<'_>,

@@ -17,6 +17,8 @@ mod quantised;
 pub mod softmax;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 pub use arena::Arena;
 pub use lanes::Tier;

@@ -152,7 +152,7 @@ pub(super) struct Activations {
 
 impl Activations {
     /// The sum of the first (0) or last (1) 16 integers.
-    fn half(&self, half: usize) -> i32 {
+    pub(super) fn half(&self, half: usize) -> i32 {
         i32::from((self.halves >> (16 * half)) as i16)
     }
 }

@@ -204,13 +204,17 @@ fn the_number_of_rows_threads_and_the_form_change_no_bit_of_a_product() {
         let weight = weight(&tensor(kind, 29, columns, None)).expect("a weight");
         let x = inputs(139, columns);
         let bits = |x: Vec<f32>| x.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-        let whole = bits(product(Tier::detect(), 1, &weight, &x, None));
-        assert_eq!(whole, bits(product(Tier::detect(), 3, &weight, &x, None)), "{kind:?}");
-        assert_eq!(whole, bits(product(Tier::portable(), 2, &weight, &x, None)), "{kind:?}");
-        for rows in [1, 2, 3, 5, 8, 17] {
-            let cut = x.chunks(rows * columns);
-            let cut = cut.flat_map(|x| bits(product(Tier::detect(), 1, &weight, x, None)));
-            assert_eq!(whole, cut.collect::<Vec<_>>(), "{kind:?} by {rows}");
+        let whole = bits(product(Tier::portable(), 2, &weight, &x, None));
+        for &tier in Tier::available() {
+            for threads in [1, 3] {
+                let found = bits(product(tier, threads, &weight, &x, None));
+                assert_eq!(whole, found, "{kind:?} {tier:?}");
+            }
+            for rows in [1, 2, 3, 5, 8, 17] {
+                let cut = x.chunks(rows * columns);
+                let cut = cut.flat_map(|x| bits(product(tier, 1, &weight, x, None)));
+                assert_eq!(whole, cut.collect::<Vec<_>>(), "{kind:?} {tier:?} by {rows}");
+            }
         }
     }
 }
@@ -222,11 +226,13 @@ fn the_greatest_integers_do_not_overflow_a_sum() {
         for fill in [0xFF, 0x80, 0x7F] {
             for sign in [1.0, -1.0] {
                 let columns = whole(kind, 64);
-                let tensor = tensor(kind, 8, columns, Some(fill));
+                let tensor = tensor(kind, 24, columns, Some(fill));
                 let weight = weight(&tensor).expect("a weight");
                 let x = vec![sign; columns];
-                let fast = product(Tier::detect(), 1, &weight, &x, None);
-                assert_eq!(fast, product(Tier::portable(), 1, &weight, &x, None), "{kind:?}");
+                let fast = product(Tier::portable(), 1, &weight, &x, None);
+                for &tier in Tier::available() {
+                    assert_eq!(fast, product(tier, 1, &weight, &x, None), "{kind:?} {tier:?}");
+                }
                 for (output, found) in fast.iter().enumerate() {
                     let exact: f64 =
                         exact_row(&tensor, output).iter().sum::<f64>() * f64::from(sign);
@@ -262,14 +268,14 @@ fn a_row_of_a_weight_is_the_files_numbers() {
 fn what_is_not_finite_in_a_row_stays_in_its_products() {
     for kind in KINDS {
         let columns = whole(kind, 64);
-        let weight = weight(&tensor(kind, 9, columns, None)).expect("a weight");
+        let weight = weight(&tensor(kind, 17, columns, None)).expect("a weight");
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut x = inputs(2, columns);
             x[40] = bad;
-            for tier in [Tier::portable(), Tier::detect()] {
+            for &tier in Tier::available() {
                 let found = product(tier, 1, &weight, &x, None);
-                assert!(found[..9].iter().all(|x| !x.is_finite()), "{kind:?} {bad}");
-                assert!(found[9..].iter().all(|x| x.is_finite()), "{kind:?} {bad}");
+                assert!(found[..17].iter().all(|x| !x.is_finite()), "{kind:?} {bad}");
+                assert!(found[17..].iter().all(|x| x.is_finite()), "{kind:?} {bad}");
             }
         }
     }
@@ -277,12 +283,14 @@ fn what_is_not_finite_in_a_row_stays_in_its_products() {
 
 #[test]
 fn tiny_and_huge_activations_are_quantised_without_overflow() {
-    let q8 = tensor(WeightType::Q8_0, 8, 32, None);
+    let q8 = tensor(WeightType::Q8_0, 16, 32, None);
     let weight = weight(&q8).expect("a weight");
     for size in [0.0, 1e-45, 1e-38, 1e-31, 1e-29, 1.0, 1e30] {
         let x: Vec<f32> = inputs(1, 32).iter().map(|x| x * size).collect();
-        let fast = product(Tier::detect(), 1, &weight, &x, None);
-        assert_eq!(fast, product(Tier::portable(), 1, &weight, &x, None), "{size}");
+        let fast = product(Tier::portable(), 1, &weight, &x, None);
+        for &tier in Tier::available() {
+            assert_eq!(fast, product(tier, 1, &weight, &x, None), "{size} {tier:?}");
+        }
         assert!(fast.iter().all(|x| x.is_finite()), "{size}");
     }
 }

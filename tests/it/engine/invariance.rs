@@ -406,7 +406,7 @@ fn setting(numbers: &mut Numbers, real: bool) -> Setting {
         measure_waste: true,
         check_every_step: true,
     };
-    let tiers = [Tier::detect(), Tier::portable()];
+    let tiers = Tier::available();
     Setting {
         // From too few for the longest sequence to plenty.
         pages: 6 + up_to(numbers, &[4, 12, 100]),
