@@ -240,6 +240,9 @@ pub struct ScoreArgs {
     /// Name so many of the most probable tokens at each position
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub top: usize,
+    /// Print one JSON object with all statistics
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub model: ModelArgs,
 }

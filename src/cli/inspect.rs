@@ -205,8 +205,26 @@ pub fn score(args: &ScoreArgs) -> Result<ExitCode, Failure> {
         session.append(&prompt).await?;
         let scored = session.score(&continuation, args.top, Tag::new("score", 1)).await?;
         let sum: f64 = scored.tokens.iter().map(|t| f64::from(t.logprob)).sum();
-        let tokens = named(&host.tokenizer, &scored.tokens);
-        print_json(&json!({"tokens": tokens, "logprob": sum, "cost": scored.cost}))?;
+        if args.json {
+            let tokens = named(&host.tokenizer, &scored.tokens);
+            print_json(&json!({"tokens": tokens, "logprob": sum, "cost": scored.cost}))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        say!("{:>10} {:>9} {:>8}  token", "logprob", "percent", "rank");
+        for token in &scored.tokens {
+            let text = token_text(&host.tokenizer, token.id);
+            let percent = 100.0 * f64::from(token.logprob).exp();
+            // The most probable token has rank 1 where people count.
+            let rank = token.rank + 1;
+            say!("{:>10.4} {percent:>9.4} {rank:>8}  {text:?}", token.logprob);
+            for &(id, logprob) in &token.top {
+                let text = token_text(&host.tokenizer, id);
+                let percent = 100.0 * f64::from(logprob).exp();
+                say!("{logprob:>10.4} {percent:>9.4} {:>8}    {text:?}", "");
+            }
+        }
+        let mean = sum / scored.tokens.len() as f64;
+        say!("{sum:>10.4} in all, {mean:.4} a token");
         Ok(ExitCode::SUCCESS)
     })?
 }
@@ -275,11 +293,20 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
         std::fs::read(path).map(|all| bytes = all)
     };
     read.map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
-    String::from_utf8(bytes).map_err(|e| {
+    let text = String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Failure::usage(format!("{} is not UTF-8 (byte {at})", path.display()))
             .hint("convert it, e.g. with `iconv -t utf-8`")
-    })
+    })?;
+    Ok(without_mark(text))
+}
+
+/// A text without the mark of byte order that some editors put before it.
+pub fn without_mark(text: String) -> String {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    }
 }
 
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::arguments::SolveArgs;
 use super::failure::{Failure, chain};
-use super::inspect::{print_json, read_text};
+use super::inspect::{print_json, read_text, without_mark};
 use super::live::Live;
 use super::output::{note, say};
 use super::trace_file::TraceFile;
@@ -144,8 +144,11 @@ fn problem(args: &SolveArgs) -> Result<Problem, Failure> {
         return Err(Failure::usage("the question is empty")
             .hint("give it as an argument, with --file FILE, or on standard input"));
     }
-    if args.entry_point.as_deref().is_some_and(|name| name.trim().is_empty()) {
-        return Err(Failure::usage("--entry-point is empty; it must name a function"));
+    if let Some(name) = args.entry_point.as_deref().filter(|name| !is_identifier(name)) {
+        return Err(Failure::usage(format!(
+            "--entry-point is `{name}`, which no function is called"
+        ))
+        .hint("it must be a name as Python takes it: letters, digits and _, no digit first"));
     }
     let kind = if args.entry_point.is_some() { Kind::Code } else { Kind::Math };
     Ok(Problem {
@@ -157,6 +160,13 @@ fn problem(args: &SolveArgs) -> Result<Problem, Failure> {
     })
 }
 
+/// Whether Python takes this as a name; its keywords are left to it.
+fn is_identifier(name: &str) -> bool {
+    let mut characters = name.chars();
+    characters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
+        && characters.all(|c| c.is_alphanumeric() || c == '_')
+}
+
 fn from_standard_input() -> Result<String, Failure> {
     if std::io::stdin().is_terminal() {
         note!("the question (end with Ctrl-D):");
@@ -165,7 +175,7 @@ fn from_standard_input() -> Result<String, Failure> {
     std::io::stdin()
         .read_to_string(&mut text)
         .map_err(|e| Failure::usage(format!("cannot read the question: {e}")))?;
-    Ok(text)
+    Ok(without_mark(text))
 }
 
 fn report(

@@ -110,7 +110,8 @@ fn generate_says_what_score_says() {
     let prompt = "The capital of France is";
     let made = json(&unsay(&["generate", "--prompt", prompt, "--max-tokens", "6", "--json"]));
     let text = made["text"].as_str().unwrap();
-    let scored = json(&unsay(&["score", "--prompt", prompt, "--continuation", text]));
+    let words = ["score", "--prompt", prompt, "--continuation", text];
+    let scored = json(&unsay(&[&words[..], &["--json"]].concat()));
     let made: Vec<_> = made["tokens"].as_array().unwrap().iter().collect();
     let scored: Vec<_> = scored["tokens"].as_array().unwrap().iter().collect();
     assert_eq!(made.len(), 6);
@@ -315,7 +316,9 @@ fn impossible_sizes_are_refused_with_their_limits() {
     let cold = unsay(&["solve", "--temperature", "-1", "q"]);
     assert_code(&cold, 2);
     assert!(stderr(&cold).contains("0 or more"), "{}", stderr(&cold));
-    assert_code(&unsay(&["solve", "--entry-point", "", "q"]), 2);
+    for name in ["", "1x y", "add(a)", "a-b", "x.y"] {
+        assert_code(&unsay(&["solve", "--entry-point", name, "q"]), 2);
+    }
 }
 
 #[test]
