@@ -196,7 +196,7 @@ fn tell_cost(host: &Host, cost: &Cost) {
 pub fn score(args: &ScoreArgs) -> Result<ExitCode, Failure> {
     let host = host::host(&args.model, host::Tell::Nothing)?;
     let prompt = prompt_ids(&host.tokenizer, &args.prompt)?;
-    let continuation = host.tokenizer.encode(&args.continuation)?;
+    let continuation = host.tokenizer.encode_behind(&args.continuation)?;
     if continuation.is_empty() {
         return Err(Failure::usage("the continuation is empty, so there is nothing to score"));
     }

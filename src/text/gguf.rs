@@ -10,13 +10,13 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 use tokenizers::{AddedToken, PreTokenizerWrapper};
 
-use super::TokenId;
 use super::tokenizer::{Ends, Tokenizer, TokenizerError};
+use super::{TokenId, piece_files};
 use crate::store::{Gguf, Metadata};
 
-/// How text is cut before BPE, by the name that a GGUF file has for it.
+/// How text is cut before BPE, by the names that GGUF files have for it.
 struct PreTokenizer {
-    name: &'static str,
+    names: &'static [&'static str],
     cut: Cut,
     /// Text is brought into normalization form C first.
     nfc: bool,
@@ -38,21 +38,21 @@ enum Cut {
 
 const PRE_TOKENIZERS: &[PreTokenizer] = &[
     PreTokenizer {
-        name: "smollm",
+        names: &["smollm"],
         cut: Cut::DigitsThenWords,
         nfc: false,
         whole_pieces: false,
         adds_bos: false,
     },
     PreTokenizer {
-        name: "gpt-2",
+        names: &["gpt-2", "gpt2"],
         cut: Cut::Words,
         nfc: false,
         whole_pieces: false,
         adds_bos: false,
     },
     PreTokenizer {
-        name: "qwen2",
+        names: &["qwen2", "deepseek-r1-qwen"],
         cut: Cut::Pattern(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ),
@@ -61,7 +61,7 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
         adds_bos: false,
     },
     PreTokenizer {
-        name: "llama-bpe",
+        names: &["llama-bpe", "llama3", "llama-v3"],
         cut: Cut::Pattern(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ),
@@ -74,15 +74,17 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
 const SUPPORTED: &str = "smollm, gpt-2, qwen2, llama-bpe";
 
 /// The kinds of tokens that `tokenizer.ggml.token_type` tells apart.
-mod token_type {
-    pub(super) const UNKNOWN: i32 = 2;
-    pub(super) const CONTROL: i32 = 3;
-    pub(super) const USER_DEFINED: i32 = 4;
+pub(super) mod token_type {
+    pub(in crate::text) const UNKNOWN: i32 = 2;
+    pub(in crate::text) const CONTROL: i32 = 3;
+    pub(in crate::text) const USER_DEFINED: i32 = 4;
+    pub(in crate::text) const UNUSED: i32 = 5;
+    pub(in crate::text) const BYTE: i32 = 6;
 }
 
 impl Tokenizer {
     /// Makes the tokenizer that a GGUF file describes: a byte-level BPE whose pre-tokenizer is one
-    /// of the table here; every other kind is refused by name.
+    /// of the table here, or pieces with scores (`llama`); every other kind is refused by name.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, TokenizerError> {
         let metadata = gguf.metadata();
         let refused = |field, found: &str, supported| TokenizerError::Unsupported {
@@ -92,11 +94,13 @@ impl Tokenizer {
             supported,
         };
         let model = metadata.string("tokenizer.ggml.model")?;
-        if model != "gpt2" {
-            return Err(refused("tokenizer.ggml.model", model, "gpt2"));
+        match model {
+            "gpt2" => {}
+            "llama" => return piece_files::from_gguf(gguf),
+            other => return Err(refused("tokenizer.ggml.model", other, "gpt2, llama")),
         }
         let pre = metadata.string("tokenizer.ggml.pre")?;
-        let kind = PRE_TOKENIZERS.iter().find(|kind| kind.name == pre);
+        let kind = PRE_TOKENIZERS.iter().find(|kind| kind.names.contains(&pre));
         let kind = kind.ok_or_else(|| refused("tokenizer.ggml.pre", pre, SUPPORTED))?;
         let tokens = metadata.strings("tokenizer.ggml.tokens")?;
         let mut inner = tokenizers::Tokenizer::new(bpe(metadata, &tokens, kind.whole_pieces)?);
@@ -166,7 +170,11 @@ fn added_tokens(metadata: &Metadata, tokens: &[&str]) -> Result<Vec<AddedToken>,
     Ok(added)
 }
 
-fn ends(metadata: &Metadata, tokens: usize, adds_bos: bool) -> Result<Ends, TokenizerError> {
+pub(super) fn ends(
+    metadata: &Metadata,
+    tokens: usize,
+    adds_bos: bool,
+) -> Result<Ends, TokenizerError> {
     let id = |key: &str| -> Result<Option<TokenId>, TokenizerError> {
         if !metadata.contains(key) {
             return Ok(None);
@@ -188,7 +196,7 @@ fn ends(metadata: &Metadata, tokens: usize, adds_bos: bool) -> Result<Ends, Toke
     })
 }
 
-fn damaged(
+pub(super) fn damaged(
     metadata: &Metadata,
     field: &str,
     why: &(dyn std::error::Error + Send + Sync),

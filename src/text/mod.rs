@@ -4,6 +4,9 @@
 mod detokenizer;
 mod gguf;
 mod jinja;
+mod json;
+mod piece_files;
+mod pieces;
 mod specials;
 mod stops;
 mod template;

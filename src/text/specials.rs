@@ -23,11 +23,11 @@ pub(super) struct AddedTokens {
     by_first: Vec<Vec<AddedToken>>,
 }
 
-/// A piece of a text: what lies between special tokens, or one of them.
+/// A piece of a text: what lies between tokens that are matched as a whole, or one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Span<'a> {
     Text(&'a str),
-    Special(TokenId),
+    Whole(TokenId),
 }
 
 impl AddedTokens {
@@ -53,36 +53,65 @@ impl AddedTokens {
 
     /// The longest token that begins at byte `at` of the text.
     pub(super) fn at(&self, text: &str, at: usize) -> Option<&AddedToken> {
+        self.longest(text, at, |_| true)
+    }
+
+    fn longest(
+        &self,
+        text: &str,
+        at: usize,
+        counts: impl Fn(&AddedToken) -> bool,
+    ) -> Option<&AddedToken> {
         let rest = text.as_bytes().get(at..)?;
         let bucket = &self.by_first[usize::from(*rest.first()?)];
-        bucket.iter().find(|token| rest.starts_with(token.text.as_bytes()) && fits(token, text, at))
+        let here = |token: &&AddedToken| {
+            counts(token) && rest.starts_with(token.text.as_bytes()) && fits(token, text, at)
+        };
+        bucket.iter().find(here)
+    }
+
+    /// Cuts content at the added tokens that are part of content: those that are not special.
+    pub(super) fn split_content<'a>(&self, text: &'a str) -> Vec<Span<'a>> {
+        self.split_at(text, |text, at| {
+            self.longest(text, at, |token| !token.special).map(|token| (token, true))
+        })
     }
 
     /// Cuts a text at its special tokens. Added tokens that are not special stay in the text, and
     /// what stands inside one of them is no special token.
     pub(super) fn split<'a>(&self, text: &'a str) -> Vec<Span<'a>> {
+        self.split_at(text, |text, at| self.at(text, at).map(|token| (token, token.special)))
+    }
+
+    /// Cuts a text at the tokens that `find` finds at a byte and says to cut at. The others are
+    /// stepped over.
+    fn split_at<'a, 't>(
+        &'t self,
+        text: &'a str,
+        find: impl Fn(&str, usize) -> Option<(&'t AddedToken, bool)>,
+    ) -> Vec<Span<'a>> {
         let mut spans = Vec::new();
         let (mut start, mut at) = (0, 0);
         while at < text.len() {
-            let Some(token) = self.at(text, at) else {
+            let Some((token, cuts)) = find(text, at) else {
                 at += 1;
                 continue;
             };
             let end = at + token.text.len();
-            if token.special {
-                let before = &text[start..at];
-                let before = if token.lstrip { before.trim_end() } else { before };
-                if !before.is_empty() {
-                    spans.push(Span::Text(before));
-                }
-                spans.push(Span::Special(token.id));
-                let after = &text[end..];
-                let skipped = if token.rstrip { after.len() - after.trim_start().len() } else { 0 };
-                start = end + skipped;
-                at = start;
-            } else {
+            if !cuts {
                 at = end;
+                continue;
             }
+            let before = &text[start..at];
+            let before = if token.lstrip { before.trim_end() } else { before };
+            if !before.is_empty() {
+                spans.push(Span::Text(before));
+            }
+            spans.push(Span::Whole(token.id));
+            let after = &text[end..];
+            let skipped = if token.rstrip { after.len() - after.trim_start().len() } else { 0 };
+            start = end + skipped;
+            at = start;
         }
         if start < text.len() {
             spans.push(Span::Text(&text[start..]));
@@ -190,10 +219,10 @@ mod tests {
         use Span::*;
         let tokens = tokens();
         assert_eq!(tokens.split(""), []);
-        assert_eq!(tokens.split("x<|a|>y"), [Text("x"), Special(TokenId(1)), Text("y")]);
-        assert_eq!(tokens.split("<|a|>b"), [Special(TokenId(2))]);
-        assert_eq!(tokens.split("<t><|a|>"), [Text("<t>"), Special(TokenId(1))]);
-        assert_eq!(tokens.split("ä§ö"), [Text("ä"), Special(TokenId(4)), Text("ö")]);
+        assert_eq!(tokens.split("x<|a|>y"), [Text("x"), Whole(TokenId(1)), Text("y")]);
+        assert_eq!(tokens.split("<|a|>b"), [Whole(TokenId(2))]);
+        assert_eq!(tokens.split("<t><|a|>"), [Text("<t>"), Whole(TokenId(1))]);
+        assert_eq!(tokens.split("ä§ö"), [Text("ä"), Whole(TokenId(4)), Text("ö")]);
     }
 
     #[test]
@@ -202,13 +231,13 @@ mod tests {
         let mut strip = token("<m>", 7, true);
         (strip.lstrip, strip.rstrip) = (true, true);
         let tokens = AddedTokens::new(vec![strip]);
-        assert_eq!(tokens.split("a \n<m>  b"), [Text("a"), Special(TokenId(7)), Text("b")]);
-        assert_eq!(tokens.split(" <m> <m>"), [Special(TokenId(7)), Special(TokenId(7))]);
+        assert_eq!(tokens.split("a \n<m>  b"), [Text("a"), Whole(TokenId(7)), Text("b")]);
+        assert_eq!(tokens.split(" <m> <m>"), [Whole(TokenId(7)), Whole(TokenId(7))]);
         let mut word = token("yes", 8, true);
         word.single_word = true;
         let tokens = AddedTokens::new(vec![word]);
         assert_eq!(tokens.split("yesterday"), [Text("yesterday")]);
-        assert_eq!(tokens.split("a yes"), [Text("a "), Special(TokenId(8))]);
+        assert_eq!(tokens.split("a yes"), [Text("a "), Whole(TokenId(8))]);
     }
 
     /// The content with marks in it.

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use minijinja::{Environment, Value, context};
 
 use super::jinja;
+use super::pieces::Place;
 use super::specials::Guard;
 use super::tokenizer::{Tokenizer, TokenizerError};
 use super::{Role, TokenId};
@@ -39,6 +40,21 @@ pub enum TemplateError {
     #[error("the chat template failed: {why}")]
     Failed { why: String },
     #[error(
+        "the chat template did not come to an end: it was stopped after five million steps; take the \
+         template of another copy of this model"
+    )]
+    Endless,
+    #[error(
+        "the chat template of {} has no switch for thinking; leave --thinking out, or choose a model \
+         that has one", path.display()
+    )]
+    NoThinkingSwitch { path: PathBuf },
+    #[error(
+        "the vocabulary of {} has no tokens that enclose thinking (<think>, </think>), so it cannot \
+         be bounded; leave --thinking-budget out", path.display()
+    )]
+    NoThinkingTokens { path: PathBuf },
+    #[error(
         "the chat template wrote message {message} more than once or changed it, so the ids that the \
          model generated have no one place"
     )]
@@ -61,17 +77,26 @@ pub enum Content<'a> {
 pub struct Message<'a> {
     pub role: Role,
     pub content: Content<'a>,
+    /// What stood before a generated message when it was generated, from the special token on that
+    /// opens its turn ([`ChatTemplate::lead`]). It is kept as it was, where the template would write
+    /// less or more there once the turn is past. Empty: as the template writes it.
+    pub lead: &'a [TokenId],
 }
 
 impl<'a> Message<'a> {
     /// A message that is text.
     pub fn text(role: Role, text: &'a str) -> Self {
-        Self { role, content: Content::Text(text) }
+        Self { role, content: Content::Text(text), lead: &[] }
     }
 
     /// A message that a model generated.
     pub fn ids(role: Role, ids: &'a [TokenId]) -> Self {
-        Self { role, content: Content::Ids(ids) }
+        Self { role, content: Content::Ids(ids), lead: &[] }
+    }
+
+    /// The same behind what stood before it when it was generated.
+    pub fn behind(self, lead: &'a [TokenId]) -> Self {
+        Self { lead, ..self }
     }
 }
 
@@ -174,31 +199,63 @@ impl ChatTemplate {
     /// The ids of a dialogue; with `generation_prompt`, up to where the model's reply begins.
     ///
     /// BOS stands once at the front if the tokenizer asks for it, whether the template writes it or
-    /// not. A message of ids that the template leaves out is left out.
+    /// not, and never twice. A message of ids that the template leaves out is left out.
     pub fn ids(
         &self,
         tokenizer: &Tokenizer,
         messages: &[Message<'_>],
         generation_prompt: bool,
     ) -> Result<Vec<TokenId>, TemplateError> {
-        let mut ids = Vec::new();
-        for piece in self.pieces(tokenizer, messages, generation_prompt)? {
-            match piece {
-                Piece::Text(text) => ids.extend(tokenizer.encode(&text)?),
-                Piece::Special(id) => ids.push(id),
-                Piece::Message(index) => {
-                    if let Content::Ids(generated) = messages[index].content {
-                        ids.extend_from_slice(generated);
-                    }
-                }
+        let pieces = self.pieces(tokenizer, messages, generation_prompt)?;
+        let mut ids = encode(tokenizer, &pieces, messages)?;
+        if let Some(bos) = tokenizer.bos() {
+            let written = ids.iter().take_while(|id| **id == bos).count();
+            match written {
+                0 if tokenizer.adds_bos() => ids.insert(0, bos),
+                0 | 1 => {}
+                more => drop(ids.drain(1..more)),
             }
         }
-        if let (true, Some(bos)) = (tokenizer.adds_bos(), tokenizer.bos())
-            && ids.first() != Some(&bos)
-        {
-            ids.insert(0, bos);
-        }
         Ok(ids)
+    }
+
+    /// What the template writes before a reply to these messages: from the special token on that opens
+    /// the turn to where the reply begins. Empty if it opens a turn with no special token, or refuses
+    /// one of the two dialogues that it takes to find out.
+    pub fn lead(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Message<'_>],
+    ) -> Result<Vec<TokenId>, TemplateError> {
+        let marks = Marks::choose(&self.source, messages)?;
+        let mut texts = Vec::new();
+        for generation_prompt in [false, true] {
+            match self.render(tokenizer, messages, generation_prompt, &marks) {
+                Err(TemplateError::Refused { .. }) => return Ok(Vec::new()),
+                text => texts.push(text?),
+            }
+        }
+        let Some(lead) = texts[1].strip_prefix(&texts[0]) else { return Ok(Vec::new()) };
+        let pieces = marks.cut(tokenizer, lead, messages.len())?;
+        match pieces.first() {
+            Some(Piece::Special(_)) => encode(tokenizer, &pieces, messages),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Whether the template has a switch for thinking: whether `enable_thinking` changes what it
+    /// writes before a reply.
+    pub fn has_thinking_switch(&self, tokenizer: &Tokenizer) -> Result<bool, TemplateError> {
+        let messages = [Message::text(Role::User, "a")];
+        let mut ids = Vec::new();
+        for on in [true, false] {
+            let template = self.clone().with_variable("enable_thinking", on);
+            match template.ids(tokenizer, &messages, true) {
+                Err(TemplateError::Refused { .. }) => return Ok(false),
+                rendered => ids.push(rendered?),
+            }
+        }
+        Ok(ids[0] != ids[1])
     }
 
     /// The special token that ends an assistant's turn: the first after its content, with nothing
@@ -273,9 +330,55 @@ impl ChatTemplate {
     }
 }
 
+/// The ids of pieces, one behind the other.
+fn encode(
+    tokenizer: &Tokenizer,
+    pieces: &[Piece],
+    messages: &[Message<'_>],
+) -> Result<Vec<TokenId>, TemplateError> {
+    let mut ids = Vec::new();
+    let mut place = Place::Beginning;
+    // Where the last generated message ends.
+    let mut past = 0;
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => {
+                ids.extend(tokenizer.encode_at(text, place)?);
+                place = Place::Behind;
+            }
+            Piece::Special(id) => {
+                ids.push(*id);
+                place = Place::BehindSpecial;
+            }
+            Piece::Message(index) => {
+                let message = &messages[*index];
+                keep_lead(&mut ids, past, message.lead);
+                if let Content::Ids(generated) = message.content {
+                    ids.extend_from_slice(generated);
+                }
+                past = ids.len();
+                place = Place::Behind;
+            }
+        }
+    }
+    Ok(ids)
+}
+
+/// Puts a generated message's lead where the template now wrote a part of it, or it and more.
+fn keep_lead(ids: &mut Vec<TokenId>, past: usize, lead: &[TokenId]) {
+    let opening = lead.first().and_then(|first| ids[past..].iter().rposition(|id| id == first));
+    let Some(opening) = opening.map(|at| past + at) else { return };
+    let written = &ids[opening..];
+    if written.starts_with(lead) || lead.starts_with(written) {
+        ids.truncate(opening);
+        ids.extend_from_slice(lead);
+    }
+}
+
 fn failed(error: &minijinja::Error) -> TemplateError {
     match jinja::raised(error) {
         Some(message) => TemplateError::Refused { message },
+        None if jinja::is_endless(error) => TemplateError::Endless,
         None => TemplateError::Failed { why: jinja::describe(error) },
     }
 }

@@ -1,5 +1,5 @@
-//! Byte-level BPE tokenizers, from GGUF metadata and from tokenizer.json, over the `tokenizers`
-//! crate.
+//! Tokenizers, from GGUF metadata and from tokenizer.json: byte-level BPE over the `tokenizers` crate,
+//! and pieces with scores or merges (`pieces`).
 //!
 //! Text is encoded in one of two ways, both through `&self`: as content, where a special token that
 //! is written out stays text, and as template text, where it is parsed. The crate has a switch for
@@ -12,6 +12,8 @@ use tokenizers::models::ModelWrapper;
 use tokenizers::{DecoderWrapper, PreTokenizerWrapper};
 
 use super::TokenId;
+use super::piece_files;
+use super::pieces::{Pieces, Place, written_piece};
 use super::specials::{AddedToken, AddedTokens, Span};
 use crate::store::{GgufError, ModelFiles, SafetensorsModel, StoreError, read_json};
 
@@ -36,12 +38,19 @@ pub enum TokenizerError {
 /// A model's tokenizer: text to ids and back.
 #[derive(Clone)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    cutter: Cutter,
     added: AddedTokens,
     bytes: TokenBytes,
     /// Rising.
     special_ids: Vec<TokenId>,
     pub(super) ends: Ends,
+}
+
+/// What makes tokens of text that no special token stands in.
+#[derive(Clone)]
+enum Cutter {
+    ByteLevel(Box<tokenizers::Tokenizer>),
+    Pieces(Box<Pieces>),
 }
 
 /// The tokens that begin and end texts and turns.
@@ -103,7 +112,8 @@ impl Tokenizer {
         };
         let mut inner = tokenizers::Tokenizer::from_bytes(tokenizer)
             .map_err(|e| damaged("the file as a tokenizer", e.to_string()))?;
-        refuse_unsupported(&inner, origin)?;
+        let byte_level = is_byte_level(&inner, origin)?;
+        check_ids(&inner).map_err(|why| damaged("model.vocab", why))?;
         inner.with_truncation(None).map_err(|e| damaged("truncation", e.to_string()))?;
         inner.with_padding(None);
         let mut ends = Ends::default();
@@ -125,10 +135,15 @@ impl Tokenizer {
             ends.bos = ends.bos.or(Some(TokenId(first)));
             ends.adds_bos = ends.bos == Some(TokenId(first));
         }
-        Ok(Self::assemble(inner, ends))
+        if byte_level {
+            return Ok(Self::assemble(inner, ends));
+        }
+        let json = serde_json::from_slice(tokenizer)
+            .map_err(|e| damaged("the file as JSON", e.to_string()))?;
+        piece_files::from_json(&json, ends, origin)
     }
 
-    /// Puts the parts together that both kinds of files give.
+    /// Puts the parts of a byte-level tokenizer together, which both kinds of files give.
     pub(super) fn assemble(mut inner: tokenizers::Tokenizer, ends: Ends) -> Self {
         inner.set_encode_special_tokens(true);
         let decoder = inner.get_added_tokens_decoder();
@@ -144,9 +159,6 @@ impl Tokenizer {
                 single_word: token.single_word,
             })
             .collect();
-        let mut special_ids: Vec<TokenId> =
-            added.iter().filter(|token| token.special).map(|token| token.id).collect();
-        special_ids.sort_unstable();
         let mut bytes = TokenBytes::default();
         for (text, id) in inner.get_vocab(false) {
             bytes.set(TokenId(id), from_byte_level(&text));
@@ -154,13 +166,69 @@ impl Tokenizer {
         for (&id, token) in &decoder {
             bytes.set(TokenId(id), token.content.clone().into_bytes());
         }
-        Self { inner, added: AddedTokens::new(added), bytes, special_ids, ends }
+        Self::new(Cutter::ByteLevel(Box::new(inner)), added, bytes, ends)
     }
 
-    /// The ids of a text as content: a special token that is written in it stays text.
+    /// Puts the parts of a tokenizer of pieces together; `texts` says what each token stands for.
+    pub(super) fn of_pieces(
+        pieces: Pieces,
+        texts: Vec<(TokenId, Vec<u8>)>,
+        added: Vec<AddedToken>,
+        ends: Ends,
+    ) -> Self {
+        let mut bytes = TokenBytes::default();
+        for (id, text) in texts {
+            bytes.set(id, text);
+        }
+        Self::new(Cutter::Pieces(Box::new(pieces)), added, bytes, ends)
+    }
+
+    fn new(cutter: Cutter, added: Vec<AddedToken>, bytes: TokenBytes, ends: Ends) -> Self {
+        let mut special_ids: Vec<TokenId> =
+            added.iter().filter(|token| token.special).map(|token| token.id).collect();
+        special_ids.sort_unstable();
+        Self { cutter, added: AddedTokens::new(added), bytes, special_ids, ends }
+    }
+
+    /// The ids of a text as content: a special token that is written in it stays text. Nothing comes
+    /// before the text, so a vocabulary of pieces may put a space there.
     pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, TokenizerError> {
-        let encoding = self.inner.encode_fast(text, false).map_err(|e| encode_error(&*e))?;
-        Ok(encoding.get_ids().iter().map(|&id| TokenId(id)).collect())
+        self.encode_at(text, Place::Beginning)
+    }
+
+    /// As `encode`, for text that follows other text or generated tokens.
+    pub fn encode_behind(&self, text: &str) -> Result<Vec<TokenId>, TokenizerError> {
+        self.encode_at(text, Place::Behind)
+    }
+
+    /// As `encode`, for text at any place.
+    pub(super) fn encode_at(
+        &self,
+        text: &str,
+        mut place: Place,
+    ) -> Result<Vec<TokenId>, TokenizerError> {
+        let pieces = match &self.cutter {
+            Cutter::ByteLevel(inner) => {
+                let encoding = inner.encode_fast(text, false).map_err(|e| encode_error(&*e))?;
+                return Ok(encoding.get_ids().iter().map(|&id| TokenId(id)).collect());
+            }
+            Cutter::Pieces(pieces) => pieces,
+        };
+        let mut ids = Vec::new();
+        for span in self.added.split_content(text) {
+            match span {
+                Span::Text(text) => {
+                    pieces.encode(text, place, &mut ids).map_err(|c| TokenizerError::Encode {
+                        why: format!("{c:?} is no piece, and there are no bytes to write it with"),
+                    })?;
+                }
+                Span::Whole(id) => {
+                    ids.push(id);
+                    place = Place::BehindSpecial;
+                }
+            }
+        }
+        Ok(ids)
     }
 
     /// The ids of a text as a template writes it: special tokens are parsed. Nothing is added.
@@ -168,8 +236,12 @@ impl Tokenizer {
         let mut ids = Vec::new();
         for span in self.added.split(text) {
             match span {
-                Span::Text(text) => ids.extend(self.encode(text)?),
-                Span::Special(id) => ids.push(id),
+                Span::Text(text) => {
+                    let place =
+                        if ids.is_empty() { Place::Beginning } else { Place::BehindSpecial };
+                    ids.extend(self.encode_at(text, place)?);
+                }
+                Span::Whole(id) => ids.push(id),
             }
         }
         Ok(ids)
@@ -200,7 +272,12 @@ impl Tokenizer {
         if let Some(token) = self.added.iter().find(|token| token.text == text) {
             return Some(token.id);
         }
-        self.inner.get_model_token(&to_byte_level(text.as_bytes())).map(TokenId)
+        match &self.cutter {
+            Cutter::ByteLevel(inner) => {
+                inner.get_model_token(&to_byte_level(text.as_bytes())).map(TokenId)
+            }
+            Cutter::Pieces(pieces) => pieces.ids.get(&written_piece(text)).copied(),
+        }
     }
 
     /// The token that begins a text.
@@ -253,9 +330,20 @@ fn encode_error(error: &dyn std::error::Error) -> TokenizerError {
     TokenizerError::Encode { why: error.to_string() }
 }
 
-/// Sees that a tokenizer.json is a byte-level BPE, which is what token bytes and cutting at special
-/// tokens rest on.
-fn refuse_unsupported(inner: &tokenizers::Tokenizer, path: &Path) -> Result<(), TokenizerError> {
+/// Ids are indices of tables here, so they may not lie far beyond the number of tokens.
+fn check_ids(inner: &tokenizers::Tokenizer) -> Result<(), String> {
+    let vocabulary = inner.get_vocab(true);
+    let most = 2 * vocabulary.len() + 65_536;
+    match vocabulary.iter().find(|(_, id)| **id as usize > most) {
+        None => Ok(()),
+        Some((token, id)) => {
+            Err(format!("{token:?} has the id {id}, far beyond the {} tokens", vocabulary.len()))
+        }
+    }
+}
+
+/// Whether the BPE of a tokenizer.json is over bytes, and not over pieces; other models are refused.
+fn is_byte_level(inner: &tokenizers::Tokenizer, path: &Path) -> Result<bool, TokenizerError> {
     let refused = |field, found: &str, supported| TokenizerError::Unsupported {
         path: path.to_owned(),
         field,
@@ -269,7 +357,7 @@ fn refuse_unsupported(inner: &tokenizers::Tokenizer, path: &Path) -> Result<(), 
         ModelWrapper::Unigram(_) => "Unigram",
     };
     if kind != "BPE" {
-        return Err(refused("model.type", kind, "BPE over bytes"));
+        return Err(refused("model.type", kind, "BPE, over bytes or pieces"));
     }
     let byte_level = match inner.get_pre_tokenizer() {
         Some(PreTokenizerWrapper::ByteLevel(_)) => true,
@@ -278,13 +366,10 @@ fn refuse_unsupported(inner: &tokenizers::Tokenizer, path: &Path) -> Result<(), 
         }
         _ => false,
     };
-    if !byte_level {
-        return Err(refused("pre_tokenizer", "not over bytes", "ByteLevel"));
-    }
-    if !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
+    if byte_level && !matches!(inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
         return Err(refused("decoder", "not over bytes", "ByteLevel"));
     }
-    Ok(())
+    Ok(byte_level)
 }
 
 /// The bytes of every token, one after the other.

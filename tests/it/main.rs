@@ -5,6 +5,7 @@ mod engine;
 mod hosting;
 mod llm;
 mod model;
+mod pieces;
 mod ralu;
 mod regressions;
 mod sandbox;

@@ -1,3 +1,4 @@
 //! Faults that users of other engines reported; the symptom must not occur here.
 
 mod engine;
+mod text;

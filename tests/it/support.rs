@@ -38,6 +38,14 @@ pub fn default_model() -> PathBuf {
     file
 }
 
+/// The content of a .gz file.
+pub fn gunzip(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut bytes).unwrap();
+    bytes
+}
+
 /// A small GGUF file, byte by byte: for damaged ones and for tokenizers that no model here has.
 pub struct GgufBuilder {
     entries: Vec<Vec<u8>>,
@@ -99,6 +107,11 @@ impl GgufBuilder {
     pub fn i32s(self, key: &str, values: impl IntoIterator<Item = i32>) -> Self {
         let values: Vec<_> = values.into_iter().map(|n| n.to_le_bytes().to_vec()).collect();
         self.array(key, Self::I32, &values)
+    }
+
+    pub fn f32s(self, key: &str, values: impl IntoIterator<Item = f32>) -> Self {
+        let values: Vec<_> = values.into_iter().map(|x| x.to_le_bytes().to_vec()).collect();
+        self.array(key, Self::F32, &values)
     }
 
     pub fn array(self, key: &str, kind: u32, elements: &[Vec<u8>]) -> Self {

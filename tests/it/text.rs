@@ -1,10 +1,9 @@
 //! Tokenizers, templates and stop ids through their public door, held against llama.cpp's ids of the
 //! default model and, where the public data is at hand, against those of other families.
 
-use std::io::Read;
 use std::path::Path;
 
-use crate::support::{self, GgufBuilder};
+use crate::support::{self, GgufBuilder, gunzip};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use unsay::store::{Gguf, ModelFiles, SafetensorsModel};
@@ -26,14 +25,7 @@ fn default_chat() -> &'static (Tokenizer, ChatTemplate) {
     })
 }
 
-fn gunzip(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).unwrap();
-    flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
-    bytes
-}
-
-fn json_lines(bytes: &[u8]) -> Vec<Value> {
+pub(crate) fn json_lines(bytes: &[u8]) -> Vec<Value> {
     serde_json::Deserializer::from_slice(bytes).into_iter().map(Result::unwrap).collect()
 }
 
@@ -42,7 +34,7 @@ fn ids(value: &Value) -> Vec<TokenId> {
 }
 
 /// Both ways of encoding, on all texts of a fixture.
-fn check_ids(tokenizer: &Tokenizer, fixture: &Path) {
+pub(crate) fn check_ids(tokenizer: &Tokenizer, fixture: &Path) {
     let cases = json_lines(&gunzip(fixture));
     assert_eq!(cases.len(), 2_000);
     for case in &cases {
@@ -265,7 +257,7 @@ fn a_template_that_refuses_is_quoted() {
     let endless = own_template(
         "{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}",
     );
-    assert!(matches!(endless.ids(tokenizer, &[], false), Err(TemplateError::Failed { .. })));
+    assert!(matches!(endless.ids(tokenizer, &[], false), Err(TemplateError::Endless)));
 }
 
 #[test]
@@ -362,11 +354,11 @@ fn tokenizers_that_are_not_known_are_refused_by_name() {
     let error = Tokenizer::from_gguf(&tiny_gguf("dbrx", folder.path(), |g| g)).unwrap_err();
     assert!(error.to_string().contains("tokenizer.ggml.pre is \"dbrx\""), "{error}");
     assert!(error.to_string().contains("supported: smollm, gpt-2, qwen2, llama-bpe"), "{error}");
-    let path = folder.path().join("spm.gguf");
-    std::fs::write(&path, GgufBuilder::default().string("tokenizer.ggml.model", "llama").build())
+    let path = folder.path().join("t5.gguf");
+    std::fs::write(&path, GgufBuilder::default().string("tokenizer.ggml.model", "t5").build())
         .unwrap();
     let error = Tokenizer::from_gguf(&Gguf::open(&path).unwrap()).unwrap_err();
-    assert!(error.to_string().contains("tokenizer.ggml.model is \"llama\""), "{error}");
+    assert!(error.to_string().contains("tokenizer.ggml.model is \"t5\""), "{error}");
     let eos = |gguf: GgufBuilder| gguf.u32("tokenizer.ggml.eot_token_id", 262);
     let error = Tokenizer::from_gguf(&tiny_gguf("gpt-2", folder.path(), eos)).unwrap_err();
     assert!(error.to_string().contains("262 is not the id of one of the 262 tokens"), "{error}");
@@ -469,16 +461,16 @@ fn a_model_without_a_template_says_so() {
 }
 
 /// Other families, from the public data sets.
-mod families {
+pub(crate) mod families {
     use std::sync::OnceLock;
 
     use super::*;
 
     /// (folder of the tokenizer, name of its pre-tokenizer in GGUF files)
-    const FAMILIES: [(&str, &str); 3] =
+    pub(crate) const FAMILIES: [(&str, &str); 3] =
         [("llama3_1", "llama-bpe"), ("qwen2_5", "qwen2"), ("qwen3", "qwen2")];
 
-    fn shared(test: &str) -> Option<std::path::PathBuf> {
+    pub(crate) fn shared(test: &str) -> Option<std::path::PathBuf> {
         let data = support::shared().map(|shared| shared.join("data"));
         let data =
             data.filter(|data| data.join("tokenizers").is_dir() && data.join("chat").is_dir());
@@ -489,7 +481,7 @@ mod families {
     }
 
     /// A family's tokenizer and template, made once: building one takes a second.
-    fn load(data: &Path, family: &str) -> &'static (Tokenizer, ChatTemplate) {
+    pub(crate) fn load(data: &Path, family: &str) -> &'static (Tokenizer, ChatTemplate) {
         static LOADED: [OnceLock<(Tokenizer, ChatTemplate)>; 3] = [const { OnceLock::new() }; 3];
         let at = FAMILIES.iter().position(|(name, _)| *name == family).unwrap();
         LOADED[at].get_or_init(|| {
@@ -504,32 +496,16 @@ mod families {
     }
 
     #[test]
-    fn ids_are_those_of_tokenizer_json() {
-        let Some(data) = shared("ids_are_those_of_tokenizer_json") else { return };
+    fn texts_begin_with_bos_where_the_post_processor_says_so() {
+        let Some(data) = shared("texts_begin_with_bos_where_the_post_processor_says_so") else {
+            return;
+        };
         for (family, _) in FAMILIES {
-            let (tokenizer, _) = load(&data, family);
-            check_ids(tokenizer, &data.join("tokenizers").join(family).join("ids.jsonl.gz"));
-            assert_eq!(tokenizer.adds_bos(), family == "llama3_1");
+            assert_eq!(load(&data, family).0.adds_bos(), family == "llama3_1");
         }
     }
 
-    /// The same vocabulary written as GGUF, read through the table of pre-tokenizers.
-    #[test]
-    fn ids_are_the_same_from_gguf() {
-        let Some(data) = shared("ids_are_the_same_from_gguf") else { return };
-        let temporary = tempfile::tempdir().unwrap();
-        for (family, pre) in FAMILIES {
-            let folder = data.join("tokenizers").join(family);
-            let json: Value =
-                serde_json::from_slice(&gunzip(&folder.join("tokenizer.json.gz"))).unwrap();
-            let path = temporary.path().join(family);
-            std::fs::write(&path, as_gguf(&json, pre).build()).unwrap();
-            let tokenizer = Tokenizer::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
-            check_ids(&tokenizer, &folder.join("ids.jsonl.gz"));
-        }
-    }
-
-    fn as_gguf(json: &Value, pre: &str) -> GgufBuilder {
+    pub(crate) fn as_gguf(json: &Value, pre: &str) -> GgufBuilder {
         let mut tokens: Vec<(u64, &str, i32)> = Vec::new();
         for (token, id) in json["model"]["vocab"].as_object().unwrap() {
             tokens.push((id.as_u64().unwrap(), token, 1));
