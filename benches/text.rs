@@ -88,13 +88,18 @@ fn scalar() {
         println!("{}: {:.0} s", tier.name(), begun.elapsed().as_secs_f64());
         logits
     };
-    let fast = run(Tier::detect());
-    let plain = run(Tier::portable());
-    let different = fast.iter().zip(&plain).filter(|(a, b)| a != b).count();
-    println!("{different} of {} rows of logits differ in some bit", fast.len());
+    let forms = Tier::available();
+    let of_each: Vec<_> = forms.iter().map(|&tier| run(tier)).collect();
+    let plain = &of_each[0];
+    let differ = |rows: &Vec<_>| rows.iter().zip(plain).filter(|(a, b)| a != b).count();
+    let different: usize = of_each.iter().map(differ).sum();
+    println!(
+        "{different} of {} rows of logits differ in some bit",
+        plain.len() * (forms.len() - 1)
+    );
     let facts = json!({
-        "forms": [Tier::detect().name(), Tier::portable().name()],
-        "rows_of_logits": fast.len(),
+        "forms": forms.iter().map(|tier| tier.name()).collect::<Vec<_>>(),
+        "rows_of_logits": plain.len(),
         "rows_that_differ": different,
     });
     record("scalar", facts);

@@ -68,7 +68,7 @@ fn program(seed: u64) -> String {
 fn block(dice: &mut Dice, depth: usize, text: &mut String) {
     let pad = "    ".repeat(depth);
     let n = dice.roll(90);
-    if depth == 4 {
+    if depth >= 4 {
         text.push_str(&format!("{pad}total += values[{n} % len(values)]\n"));
         return;
     }

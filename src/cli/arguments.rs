@@ -29,6 +29,14 @@ pub enum ColorChoice {
 pub enum Command {
     /// Solve one question with a self-correction method, live, with the exact cost
     Solve(SolveArgs),
+    /// Run methods on many questions of a task, kept in a folder that goes on after a stop
+    Eval(EvalArgs),
+    /// Go on with a run that was stopped
+    Resume(ResumeArgs),
+    /// Show the tables of a run
+    Report(ReportArgs),
+    /// Show what happened to one item of a run
+    Trace(TraceArgs),
     /// List the models that are known, and which of them are here
     Models,
     /// Fetch a model into the cache folder, its digest checked
@@ -164,6 +172,119 @@ pub struct SolveArgs {
     /// Exit with 0 also when there was no answer (the run is a demonstration)
     #[arg(long, hide = true)]
     pub demo: bool,
+}
+
+/// How a run is carried out; none of it changes an answer.
+#[derive(Args)]
+pub struct RunArgs {
+    /// Items under way at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = at_least_one)]
+    pub at_once: usize,
+    /// Keep no events of the items
+    #[arg(long)]
+    pub no_traces: bool,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+#[derive(Args)]
+pub struct EvalArgs {
+    /// The task (`unsay tasks`)
+    #[arg(long, value_name = "NAME")]
+    pub task: String,
+    /// The task's file, or the folder with it [default: the task's folder in $UNSAY_DATA]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Methods, the first being what others are compared with: NAME or NAME:OPTION=VALUE
+    #[arg(long, value_delimiter = ',', default_value = "ralu")]
+    pub methods: Vec<String>,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// How many seeds
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub seeds: u64,
+    #[arg(long, default_value_t = 0)]
+    pub first_seed: u64,
+    /// Most items
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Draw the items at random, by this seed, instead of taking the first ones
+    #[arg(long, value_name = "SEED")]
+    pub sample: Option<u64>,
+    /// Just these items
+    #[arg(long, value_delimiter = ',', value_name = "ID,…")]
+    pub ids: Vec<String>,
+    /// The run's folder; a run that is there and was asked for the same goes on
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Say what would be run, and stop
+    #[arg(long)]
+    pub dry_run: bool,
+    /// 0 is greedy [default: each method's own]
+    #[arg(long)]
+    pub temperature: Option<f32>,
+    /// Most tokens of one reply [default: each method's own]
+    #[arg(long)]
+    pub max_tokens: Option<usize>,
+    /// A folder with prompt templates that replace the built-in ones of the same names
+    #[arg(long, value_name = "FOLDER")]
+    pub prompts: Option<PathBuf>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+#[derive(Args)]
+pub struct ResumeArgs {
+    /// The run's folder
+    pub folder: PathBuf,
+    /// Threads of the CPU form [default: all]
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Most memory of the whole process, e.g. 6GiB [default: what the machine can spare]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub memory: Option<MemorySize>,
+    /// Memory for keys and values, e.g. 512MiB [default: three dialogues of full length, if they fit]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub pages_memory: Option<MemorySize>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+#[derive(Args)]
+pub struct ReportArgs {
+    /// The run's folder
+    pub folder: PathBuf,
+    /// One line for each method, for other programs
+    #[arg(long)]
+    pub csv: bool,
+    /// One JSON object
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct TraceArgs {
+    /// The run's folder
+    pub folder: PathBuf,
+    /// The item's id
+    pub item: String,
+    /// Only of this method, as the plan names it
+    #[arg(long)]
+    pub method: Option<String>,
+    /// Only of this seed
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Show system prompts and every message whole
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 #[derive(Args)]

@@ -58,6 +58,30 @@ pub fn replay(args: &ModelArgs, log: impl BufRead) -> Result<Replayed, Failure> 
     Ok(plan(args)?.1.replay(log)?)
 }
 
+/// The plan of the model's memory in a line; nothing is loaded.
+pub fn plan_line(args: &ModelArgs) -> Result<String, Failure> {
+    Ok(plan(args)?.1.memory().line())
+}
+
+/// How keys and values are kept, by name.
+pub fn kv(args: &ModelArgs) -> &'static str {
+    match args.kv {
+        KvArg::F16 => "f16",
+        KvArg::Bf16 => "bf16",
+        KvArg::F32 => "f32",
+    }
+}
+
+/// The other way round.
+pub fn kv_of(name: &str) -> Option<KvArg> {
+    match name {
+        "f16" => Some(KvArg::F16),
+        "bf16" => Some(KvArg::Bf16),
+        "f32" => Some(KvArg::F32),
+        _ => None,
+    }
+}
+
 /// The file of `--engine-log`, which must be new.
 fn log_file(args: &ModelArgs) -> Result<Option<Box<dyn Write + Send>>, Failure> {
     let Some(path) = &args.engine_log else { return Ok(None) };

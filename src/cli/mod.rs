@@ -3,6 +3,7 @@
 
 mod arguments;
 mod doctor;
+mod eval;
 mod failure;
 mod host;
 mod inspect;
@@ -47,6 +48,10 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Solve(args) => solve::solve(&args),
+        Command::Eval(args) => eval::eval(&args),
+        Command::Resume(args) => eval::resume(&args),
+        Command::Report(args) => eval::report(&args),
+        Command::Trace(args) => eval::trace(&args),
         Command::Models => models::list(),
         Command::Pull(args) => models::pull(&args),
         Command::Methods => solve::list_methods(),

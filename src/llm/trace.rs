@@ -1,6 +1,6 @@
 //! The events of one problem, as they happen: what the trace file holds and the terminal shows.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Cost, FinishReason, Role};
 
@@ -17,7 +17,7 @@ impl Sink for SilentSink {
 }
 
 /// A judge's verdict on a unit (grammar: ARCHITECTURE.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Ok,
@@ -27,7 +27,7 @@ pub enum Verdict {
 }
 
 /// Something that happened while a problem was solved.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A problem is begun.

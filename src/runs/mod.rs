@@ -18,7 +18,7 @@ mod traces;
 pub use plan::{MethodPlan, Plan, PlanError};
 pub use record::{Ended, First, Key, Record, Verdict};
 pub use report::{Comparison, Report, Row};
-pub use run::{Judge, Judgement, Progress, Run, RunError, RunOptions, Told};
+pub use run::{Judge, Judgement, Progress, Run, RunError, RunOptions, Told, Work};
 pub use traces::{read_trace, trace_path};
 
 /// Schema of plans and of the journal's lines.

@@ -399,3 +399,161 @@ fn quoted(text: &str) -> String {
         text.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{First, Key};
+    use super::super::{MethodPlan, SCHEMA};
+    use super::*;
+
+    fn plan(temperature: Option<f32>) -> Plan {
+        let method = |text: &str| MethodPlan::read(text).unwrap();
+        Plan {
+            schema: SCHEMA,
+            task: "sums".into(),
+            data: "sums.jsonl".into(),
+            items: vec!["a".into(), "b".into(), "c".into(), "d".into()],
+            methods: vec![method("direct"), method("ralu:synthesis=rebuilt")],
+            model: "m".into(),
+            model_digest: "0123456789abcdef".into(),
+            kv: "f16".into(),
+            context: None,
+            prompts_digest: "fedcba9876543210".into(),
+            prompts: None,
+            seeds: vec![0, 1],
+            temperature,
+            max_tokens: None,
+        }
+    }
+
+    fn record(method: &str, item: &str, seed: u64, ended: Ended) -> Record {
+        Record {
+            schema: SCHEMA,
+            key: Key {
+                task: "sums".into(),
+                item: item.into(),
+                method: method.into(),
+                model_digest: String::new(),
+                prompts_digest: String::new(),
+                seed,
+                sample: 0,
+            },
+            row: if method == "direct" {
+                "direct".into()
+            } else {
+                "ralu[synthesis=rebuilt]".into()
+            },
+            ended,
+            first: None,
+            rounds: 2,
+            format_failures: 1,
+            cost: Cost {
+                prompt_tokens: 10,
+                cached_tokens: 7,
+                computed_tokens: 3,
+                generated_tokens: 5,
+                ..Cost::default()
+            },
+            seconds: 0.5,
+        }
+    }
+
+    fn answered(verdict: Verdict) -> Ended {
+        Ended::Answered { answer: "1".into(), verdict, rule: "value".into() }
+    }
+
+    /// Letters for verdicts: right, wrong, undecided, failed.
+    fn records() -> Vec<Record> {
+        let ended = |letter: char| match letter {
+            'r' => answered(Verdict::Right),
+            'w' => answered(Verdict::Wrong),
+            'u' => answered(Verdict::Undecided),
+            _ => Ended::Failed { failure: "format".into(), why: "no".into() },
+        };
+        let mut all = Vec::new();
+        for (method, seed, letters) in [
+            ("direct", 0, "rrwu"),
+            ("direct", 1, "rwwf"),
+            ("ralu:synthesis=rebuilt", 0, "rwrr"),
+            ("ralu:synthesis=rebuilt", 1, "rrwr"),
+        ] {
+            for (item, letter) in ["a", "b", "c", "d"].into_iter().zip(letters.chars()) {
+                all.push(record(method, item, seed, ended(letter)));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_table_is_what_a_hand_counts() {
+        let report = Report::of(&plan(None), &records());
+        let [direct, ralu] = &report.rows[..] else { panic!("{report:?}") };
+        assert_eq!((direct.finished, direct.right, direct.wrong), (8, 3, 3));
+        assert_eq!((direct.undecided, direct.failed), (1, 1));
+        // 2 and 1 of 4: 50 and 25 percent.
+        assert_eq!(direct.accuracy, Some(37.5));
+        assert!((direct.std.unwrap() - 312.5f64.sqrt()).abs() < 1e-9);
+        assert_eq!((ralu.right, ralu.accuracy, ralu.std), (6, Some(75.0), Some(0.0)));
+        assert_eq!((direct.cost.prompt_tokens, direct.seconds, direct.rounds), (80, 4.0, 16));
+        assert_eq!(ralu.name, "ralu[synthesis=rebuilt]");
+        let [against] = &report.comparisons[..] else { panic!("{report:?}") };
+        // Seed 0: rr rw wr ur; seed 1: rr wr ww fr.
+        assert_eq!((against.right_to_right, against.right_to_wrong), (2, 1));
+        assert_eq!((against.wrong_to_right, against.wrong_to_wrong), (4, 1));
+        assert_eq!(against.pairs, 8);
+        // 2 (1 + 5) / 32.
+        assert!((against.mcnemar_p - 0.375).abs() < 1e-12);
+        // Means by item: 0, 0, 50, 100.
+        assert_eq!(against.difference, Some(37.5));
+        let (low, high) = against.interval.unwrap();
+        assert!((0.0..37.5).contains(&low) && (37.5..=100.0).contains(&high));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_and_greedy_seeds_are_one_run() {
+        let all = records();
+        let report = Report::of(&plan(Some(0.0)), all.iter().filter(|r| r.key.item != "d"));
+        assert_eq!(report.rows[0].std, None);
+        let text = report.markdown();
+        assert!(text.contains("(deterministic, n = 1)"), "{text}");
+        assert!(text.contains("3 of 6 (8 wanted)"), "{text}");
+        assert!(!text.contains('±'), "{text}");
+        let none = Report::of(&plan(None), &[]);
+        assert_eq!((none.rows[1].accuracy, none.comparisons[0].difference), (None, None));
+        assert!(none.markdown().contains("0 of 0 (8 wanted)"));
+    }
+
+    #[test]
+    fn a_judge_is_measured_where_first_programs_are_known() {
+        let mut all = records();
+        for record in all.iter_mut().filter(|record| record.key.method != "direct") {
+            let verdict = if record.key.item == "a" { Verdict::Right } else { Verdict::Wrong };
+            let wrong_units = u32::from(record.key.item != "b");
+            record.first = Some(First { verdict, units: 3, wrong_units });
+        }
+        let report = Report::of(&plan(None), &all);
+        let repair = report.rows[1].repair.as_ref().unwrap();
+        assert_eq!(report.rows[0].repair, None);
+        // Right first programs: a twice, both judged WRONG. Of six wrong ones b's two passed.
+        assert_eq!((repair.alpha, repair.p), (Some(0.0), Some(0.25)));
+        assert!((repair.beta.unwrap() - 4.0 / 6.0).abs() < 1e-12);
+        // Judged WRONG: a a c c d d, of which all but c at seed 1 end right.
+        assert!((repair.gamma.unwrap() - 5.0 / 6.0).abs() < 1e-12);
+        assert!(report.markdown().contains("repair pays"));
+    }
+
+    #[test]
+    fn other_programs_read_one_line_a_method() {
+        let csv = Report::of(&plan(None), &records()).csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            lines[1],
+            "sums,m,direct,direct,8,8,3,3,1,1,37.5000,17.6777,false,80,56,24,40,4.000,16,8"
+        );
+        assert!(
+            lines[2].starts_with("sums,m,ralu[synthesis=rebuilt],ralu:synthesis=rebuilt,8,8,6,")
+        );
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

@@ -6,6 +6,7 @@ mod cursor;
 mod digest;
 mod error;
 mod gguf;
+mod identity;
 mod manifest;
 mod mapping;
 mod metadata;

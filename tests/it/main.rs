@@ -8,6 +8,7 @@ mod model;
 mod pieces;
 mod ralu;
 mod regressions;
+mod runs;
 mod sandbox;
 mod store;
 mod support;

@@ -1,0 +1,284 @@
+//! `unsay eval`, `resume`, `report` and `trace`: many items, kept in a journal.
+
+mod meter;
+mod task;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::arguments::{EvalArgs, ModelArgs, ReportArgs, ResumeArgs, RunArgs, TraceArgs};
+use super::failure::{Failure, chain};
+use super::live::Live;
+use super::output::{note, say};
+use super::{host, output, prompts, setup, wait};
+use crate::llm::{Event, Prompts, SilentSink, Sink};
+use crate::methods::{self, Context, Method};
+use crate::runs::{
+    Judge, MethodPlan, Plan, PlanError, Report, Run, RunError, RunOptions, SCHEMA, Work,
+    read_trace, trace_path,
+};
+use crate::store;
+use meter::Meter;
+use task::Items;
+
+/// `unsay eval`
+pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    let items = Items::select(args)?;
+    let methods = args
+        .methods
+        .iter()
+        .map(|text| {
+            MethodPlan::read(text).ok_or_else(|| {
+                Failure::usage(format!("`{text}` is no method"))
+                    .hint("write NAME or NAME:OPTION=VALUE, several divided by commas")
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let templates = prompts::open(args.prompts.as_deref())?;
+    let plan = Plan {
+        schema: SCHEMA,
+        task: items.task.clone(),
+        data: items.data.clone(),
+        items: items.problems.iter().map(|problem| problem.id.clone()).collect(),
+        methods,
+        model: args.model.model.clone(),
+        model_digest: host::open(&args.model)?.digest()?,
+        kv: host::kv(&args.model).to_owned(),
+        context: args.model.context,
+        prompts_digest: digest_of(&templates)?,
+        prompts: args.prompts.clone(),
+        seeds: (0..args.seeds).map(|n| args.first_seed + n).collect(),
+        temperature: args.temperature,
+        max_tokens: args.max_tokens,
+    };
+    plan.check()?;
+    let built = build(&plan)?;
+    if args.dry_run {
+        return dry_run(args, &plan, &built);
+    }
+    carry_out(&args.out, plan, &items, &built, templates, &args.model, &args.run)
+}
+
+/// `unsay resume DIR`
+pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
+    let plan = Plan::of(&args.folder)?;
+    let model = ModelArgs {
+        model: plan.model.clone(),
+        context: plan.context,
+        kv: host::kv_of(&plan.kv).ok_or_else(|| {
+            Failure::usage(format!("the plan's kv type is `{}`, which is not known", plan.kv))
+        })?,
+        threads: args.threads,
+        memory: args.memory,
+        pages_memory: args.pages_memory,
+        no_prefix_cache: false,
+        engine_log: None,
+    };
+    let digest = host::open(&model)?.digest()?;
+    if digest != plan.model_digest {
+        return Err(Failure::usage(format!(
+            "the files of {} have changed since the run was begun (SHA-256 {digest}, then {})",
+            plan.model, plan.model_digest
+        ))
+        .hint("begin another run in another folder"));
+    }
+    let templates = prompts::open(plan.prompts.as_deref())?;
+    if digest_of(&templates)? != plan.prompts_digest {
+        return Err(Failure::usage("the prompt templates have changed since the run was begun")
+            .hint("begin another run in another folder"));
+    }
+    let items = Items::of_plan(&plan)?;
+    let built = build(&plan)?;
+    carry_out(&args.folder, plan, &items, &built, templates, &model, &args.run)
+}
+
+/// `unsay report DIR`
+pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
+    let plan = Plan::of(&args.folder)?;
+    let found = crate::journal::read(&args.folder.join("journal.jsonl"))
+        .map_err(|e| Failure::usage(chain(&e)))?;
+    let report = Report::of(&plan, &found.lines);
+    if args.json {
+        super::inspect::print_json(&report)?;
+    } else if args.csv {
+        output::text(&report.csv())?;
+    } else {
+        output::text(&report.markdown())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `unsay trace DIR ITEM`
+pub fn trace(args: &TraceArgs) -> Result<ExitCode, Failure> {
+    let plan = Plan::of(&args.folder)?;
+    if !plan.items.contains(&args.item) {
+        return Err(Failure::usage(format!("the run has no item `{}`", args.item)).hint(format!(
+            "it has {} items, from `{}` on",
+            plan.items.len(),
+            plan.items[0]
+        )));
+    }
+    let found = crate::journal::read::<crate::runs::Record>(&args.folder.join("journal.jsonl"))
+        .map_err(|e| Failure::usage(chain(&e)))?;
+    let of_item = |record: &&crate::runs::Record| {
+        record.key.item == args.item
+            && args.method.as_ref().is_none_or(|method| record.key.method == *method)
+            && args.seed.is_none_or(|seed| record.key.seed == seed)
+    };
+    let mut records: Vec<_> = found.lines.iter().filter(of_item).collect();
+    records.sort_by(|a, b| a.key.cmp(&b.key));
+    if records.is_empty() {
+        return Err(Failure::stated(format!("`{}` is not finished yet", args.item)));
+    }
+    let live = Live::new(Box::new(std::io::stdout()), false, args.verbose);
+    for record in records {
+        let path = trace_path(&args.folder, &record.key);
+        let events = read_trace(&path).map_err(|e| {
+            Failure::usage(format!("cannot read the trace {}: {e}", path.display()))
+                .hint("a run that was begun with --no-traces keeps none")
+        })?;
+        for event in events {
+            let event: Event = serde_json::from_value(event).map_err(|e| {
+                Failure::usage(format!("the trace {} is damaged: {e}", path.display()))
+            })?;
+            live.event(&event);
+        }
+        say!("{}\n", told(record));
+    }
+    match live.error() {
+        Some(error) => Err(output::failed(&error)),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// How a record ended, in a line.
+fn told(record: &crate::runs::Record) -> String {
+    use crate::runs::{Ended, Verdict};
+    let ended = match &record.ended {
+        Ended::Answered { verdict: Verdict::Right, rule, .. } => format!("right ({rule})"),
+        Ended::Answered { verdict: Verdict::Wrong, rule, .. } => format!("wrong ({rule})"),
+        Ended::Answered { verdict: Verdict::Undecided, rule, .. } => format!("undecided ({rule})"),
+        Ended::Failed { .. } => "failed".to_owned(),
+    };
+    format!("{} · {} · seed {}: {ended}", record.key.item, record.row, record.key.seed)
+}
+
+fn build(plan: &Plan) -> Result<Vec<Arc<dyn Method>>, Failure> {
+    plan.methods
+        .iter()
+        .map(|method| {
+            methods::by_name(&method.name, &method.options)
+                .map(Arc::from)
+                .map_err(|e| Failure::usage(chain(&e)))
+        })
+        .collect()
+}
+
+fn digest_of(templates: &Prompts) -> Result<String, Failure> {
+    let mut all = String::new();
+    for name in templates.names() {
+        let source = templates.source(name).map_err(|e| Failure::stated(chain(&e)))?;
+        all.push_str(&format!("{name} {}\n{source}\n", source.len()));
+    }
+    Ok(store::sha256_of_text(&all))
+}
+
+fn dry_run(args: &EvalArgs, plan: &Plan, methods: &[Arc<dyn Method>]) -> Result<ExitCode, Failure> {
+    let names: Vec<String> = methods.iter().map(|method| method.name()).collect();
+    say!("task     {} from {}", plan.task, plan.data.display());
+    say!(
+        "items    {}, from {} to {}",
+        plan.items.len(),
+        plan.items[0],
+        plan.items[plan.items.len() - 1]
+    );
+    say!("methods  {}", names.join(", "));
+    say!("seeds    {:?}", plan.seeds);
+    say!("model    {} (SHA-256 {})", plan.model, plan.model_digest);
+    say!("memory   {}", host::plan_line(&args.model)?);
+    say!(
+        "in all   {} to run, {} at a time, into {}",
+        plan.jobs(),
+        args.run.at_once,
+        args.out.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn carry_out(
+    folder: &Path,
+    plan: Plan,
+    items: &Items,
+    methods: &[Arc<dyn Method>],
+    templates: Prompts,
+    model: &ModelArgs,
+    options: &RunArgs,
+) -> Result<ExitCode, Failure> {
+    let mut run = Run::open(folder, plan)?;
+    if run.healed > 0 {
+        note!(
+            "the last line of the journal was not finished; its {} bytes are cut off",
+            run.healed
+        );
+    }
+    if run.finished() < run.plan().jobs() {
+        let sandbox = Arc::new(setup::sandbox(&options.sandbox)?);
+        let hosted = host::host(model, host::Tell::Line)?;
+        let context = Context {
+            llm: Arc::new(hosted.llm()?),
+            sandbox: sandbox.clone(),
+            prompts: Arc::new(templates),
+            sink: Arc::new(SilentSink),
+            seed: 0,
+            sample: 0,
+            temperature: run.plan().temperature,
+            max_tokens: run.plan().max_tokens,
+        };
+        let judge: Arc<dyn Judge> = items.judge(sandbox);
+        let mut meter = Meter::new(run.plan(), run.records());
+        note!(
+            "{} of {} are finished; stop it at any time, `unsay resume {}` goes on",
+            run.finished(),
+            run.plan().jobs(),
+            folder.display()
+        );
+        let work = Work { problems: &items.problems, methods, context: &context, judge: &judge };
+        let how = RunOptions { at_once: options.at_once, traces: !options.no_traces };
+        let engine = hosted.engine.clone();
+        let healthy = async move || engine.check().await.map_err(|error| error.to_string());
+        let ended = wait(run.go(&work, how, healthy, &mut |progress| meter.tell(&progress)))?;
+        meter.finish();
+        ended?;
+        wait(hosted.engine.check())??;
+    }
+    let report = Report::of(run.plan(), run.records());
+    for (name, text) in [("report.md", report.markdown()), ("report.csv", report.csv())] {
+        let path = folder.join(name);
+        std::fs::write(&path, text)
+            .map_err(|e| Failure::stated(format!("cannot write {}: {e}", path.display())))?;
+    }
+    output::text(&report.markdown())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        Failure::usage(chain(&error))
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let message = chain(&error);
+        match &error {
+            RunError::Plan(_) | RunError::Foreign { .. } | RunError::Lost { .. } => {
+                Failure::usage(message)
+            }
+            RunError::Journal(crate::journal::JournalError::Io { .. }) => Failure::stated(message),
+            RunError::Journal(_) => Failure::usage(message),
+            _ if error.is_missing_on_machine() => Failure::missing(message),
+            _ => Failure::stated(message),
+        }
+    }
+}
