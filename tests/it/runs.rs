@@ -30,9 +30,9 @@ const WORDS: [&str; 18] = [
     "--seeds",
     "2",
     "--limit",
-    "5",
+    "3",
     "--max-tokens",
-    "12",
+    "8",
     "--at-once",
     "3",
     "--threads",
@@ -107,7 +107,8 @@ fn a_run_that_is_killed_goes_on_to_the_same_end() {
         runs += 1;
         let mut before: Vec<String> = Vec::new();
         for resumed in 0.. {
-            let moment = took.mul_f64(((killed * 37 + 11) % 100) as f64 / 100.0);
+            let spread = (killed * 37 + runs * 13 + resumed * 7) % 100;
+            let moment = took.mul_f64(spread as f64 / 100.0);
             let mut child = match resumed {
                 0 => eval(folder, &out),
                 _ => command(folder, &["resume", &out, "--at-once", "3", "--threads", "1"])
