@@ -13,13 +13,15 @@ pub enum Pairing {
     Half,
 }
 
-/// Rotary position embedding: pair `i` of a head at position `p` turns by
-/// `p * base^(-2i / head_dim)` (Su et al. 2021, eq. 15).
+/// Rotary position embedding: pair `i` of a head at position `p` turns by `p * speeds[i]` (Su et al.
+/// 2021, eq. 15), and both of its numbers are multiplied by `scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RopeSpec {
-    pub base: f64,
+pub struct RopeSpec<'a> {
+    /// Radians a position, `[head_dim / 2]`.
+    pub speeds: &'a [f64],
+    /// 1 but for scaled kinds that sharpen attention.
+    pub scale: f64,
     pub pairing: Pairing,
-    pub head_dim: usize,
     /// Positions that the table must cover.
     pub positions: usize,
 }
@@ -80,7 +82,7 @@ pub trait Ops: Send + Sized {
     fn arena(&self, layout: PageLayout, pages: usize) -> Result<Self::Arena, DeviceError>;
 
     /// The table of rotations, computed in f64 and stored as f32.
-    fn rope(&self, spec: RopeSpec) -> Result<Self::Rope, DeviceError>;
+    fn rope(&self, spec: RopeSpec<'_>) -> Result<Self::Rope, DeviceError>;
 
     /// The rows of a pass.
     fn rows(&self, spec: RowsSpec<'_>) -> Result<Self::Rows, DeviceError>;

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceError;
 use crate::store::GgufError;
+use std::path::PathBuf;
 
 /// Why a model could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -9,17 +10,19 @@ pub enum ModelError {
     /// A model, an option of one, or a request that this build does not run; says what to do.
     #[error("{what}")]
     Unsupported { what: String },
-    #[error("config.json: {what}")]
-    Config { what: String },
+    /// What a file says of a model cannot be; `what` names the key.
+    #[error("{}: {what}", file.display())]
+    Config { file: PathBuf, what: String },
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    #[error("the model's files lack the tensor {tensor}; download them again")]
-    MissingTensor { tensor: String },
+    #[error("{}: the tensor {tensor} is missing; fetch the model's files again", file.display())]
+    MissingTensor { file: PathBuf, tensor: String },
     #[error(
-        "tensor {tensor} has shape {found:?}, but the model's options ask for {expected:?}; \
-         the weights and the configuration do not belong together"
+        "{}: tensor {tensor} has shape {found:?}, but the model's options ask for {expected:?}; \
+         the weights and the configuration do not belong together, so fetch both again",
+        file.display()
     )]
-    Shape { tensor: String, found: Vec<usize>, expected: Vec<usize> },
+    Shape { file: PathBuf, tensor: String, found: Vec<usize>, expected: Vec<usize> },
     #[error("a model needs at least one page of 16 positions; none was given")]
     NoPages,
     #[error(

@@ -146,9 +146,9 @@ impl<O: Ops> Transformer<O> {
         let arena = ops.arena(layout, pages)?;
         let weights = weights::load(&mut OnDevice::new(&ops), &spec, files)?;
         let rope = ops.rope(RopeSpec {
-            base: spec.rope.base,
+            speeds: &spec.rope.speeds(spec.head_dim),
+            scale: spec.rope.attention(),
             pairing: spec.rope.pairing,
-            head_dim: spec.head_dim,
             positions: spec.context_length.min(pages.saturating_mul(PAGE_POSITIONS)),
         })?;
         let last_hidden = match options.keep_hidden {

@@ -2,21 +2,25 @@
 //! `text` (ids) and `store`.
 
 mod error;
+mod family;
 mod footprint;
 mod forward;
 mod from_config;
 mod from_gguf;
 mod last_hidden;
 mod names;
+mod rope;
 mod spec;
 mod weights;
 
 pub use crate::device::HiddenAt;
 pub use error::{BatchProblem, ModelError};
+pub use family::Family;
 pub use footprint::Footprint;
 pub use forward::{LoadOptions, Transformer, load};
 pub use names::{LayerTensor, Names};
-pub use spec::{Family, ModelSpec, RopeOptions};
+pub use rope::{RopeOptions, RopeScaling, Yarn};
+pub use spec::ModelSpec;
 
 use crate::device::PageId;
 use crate::text::TokenId;

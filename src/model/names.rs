@@ -1,5 +1,6 @@
 //! What a decoder's tensors are called in GGUF files and in checkpoints.
 
+use super::from_gguf;
 use crate::store::ModelFiles;
 
 /// The naming of a file.
@@ -87,9 +88,10 @@ impl Names {
         }
     }
 
-    /// Whether a tensor may be left aside without changing any result.
+    /// Whether a tensor is no weight, or may be left aside without changing any result.
     pub(super) fn is_idle(self, name: &str, tied_head: bool) -> bool {
         let buffer = name.ends_with("rotary_emb.inv_freq");
-        buffer || tied_head && name == self.head()
+        let rope = self == Self::Gguf && name == from_gguf::ROPE_DIVISORS;
+        buffer || rope || tied_head && name == self.head()
     }
 }

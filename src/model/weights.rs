@@ -4,6 +4,7 @@ use super::{LayerTensor, ModelError, ModelSpec, Names};
 use crate::device::Ops;
 use crate::store::{ModelFiles, Tensor, WeightType};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// All weights of a decoder: matrices `W` and vectors `B` as a [`Shelf`] holds them.
 pub(super) struct Weights<W, B> {
@@ -147,13 +148,19 @@ struct Loader<'a, S> {
 }
 
 impl<S: Shelf> Loader<'_, S> {
+    /// The file or folder, for errors.
+    fn file(&self) -> PathBuf {
+        self.files.path().to_owned()
+    }
+
     fn tensor(&mut self, name: &str, expected: &[usize]) -> Result<Tensor, ModelError> {
-        let tensor = self
-            .files
-            .tensor(name)
-            .ok_or_else(|| ModelError::MissingTensor { tensor: name.to_owned() })?;
+        let tensor = self.files.tensor(name).ok_or_else(|| ModelError::MissingTensor {
+            file: self.file(),
+            tensor: name.to_owned(),
+        })?;
         if tensor.shape != expected {
             return Err(ModelError::Shape {
+                file: self.file(),
                 tensor: name.to_owned(),
                 found: tensor.shape,
                 expected: expected.to_vec(),
@@ -228,8 +235,9 @@ impl<S: Shelf> Loader<'_, S> {
             .collect();
         let Some(first) = rest.first() else { return Ok(()) };
         Err(ModelError::unsupported(format!(
-            "the model holds {} tensors that its family does not use (the first is {first}), so its \
+            "{}: the model holds {} tensors that its family does not use (the first is {first}), so its \
              results would not be right; take a model of one of the supported families",
+            self.file().display(),
             rest.len()
         )))
     }
@@ -248,7 +256,7 @@ fn no_vector(tensor: &Tensor) -> ModelError {
 }
 
 /// The numbers of a plain tensor as f32.
-fn plain_numbers(tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
+pub(super) fn plain_numbers(tensor: &Tensor) -> Result<Vec<f32>, ModelError> {
     let bytes = tensor.bytes();
     let halves = || bytes.as_chunks::<2>().0.iter();
     match tensor.kind {

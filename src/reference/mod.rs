@@ -3,12 +3,14 @@
 //! Written from the formulas and not from the forward pass: whole sequences, f32 throughout, no
 //! cache, weights dequantised by candle. What the two share are the options and the tensors' names.
 
-use crate::device::Pairing;
+mod rope;
+
 use crate::model::{LayerTensor, ModelError, ModelSpec, Names};
 use crate::store::{ModelFiles, Tensor as FileTensor, WeightType};
 use crate::text::TokenId;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{D, Device, Result as CandleResult, Tensor};
+use rope::rotate;
 use std::borrow::Cow;
 
 /// Why the reference could not be built or run.
@@ -62,8 +64,10 @@ struct Layer {
 
 /// Reads a tensor as f32.
 fn read(files: &ModelFiles, name: &str) -> Result<Tensor, ReferenceError> {
-    let tensor =
-        files.tensor(name).ok_or_else(|| ModelError::MissingTensor { tensor: name.to_owned() })?;
+    let tensor = files.tensor(name).ok_or_else(|| ModelError::MissingTensor {
+        file: files.path().to_owned(),
+        tensor: name.to_owned(),
+    })?;
     Ok(dequantise(&tensor)?)
 }
 
@@ -205,39 +209,4 @@ fn silu(x: &Tensor) -> CandleResult<Tensor> {
 fn softmax(x: &Tensor) -> CandleResult<Tensor> {
     let weights = x.broadcast_sub(&x.max_keepdim(D::Minus1)?)?.exp()?;
     weights.broadcast_div(&weights.sum_keepdim(D::Minus1)?)
-}
-
-/// Turns pair `i` of every head of `x [heads, n, head_dim]` at position `p` by
-/// `p * base^(-2i / head_dim)`: `(a, b) → (a cos - b sin, b cos + a sin)`.
-fn rotate(x: &Tensor, spec: &ModelSpec) -> CandleResult<Tensor> {
-    let (heads, n, head_dim) = x.dims3()?;
-    let half = head_dim / 2;
-    let angles: Vec<f64> = (0..n * half)
-        .map(|i| {
-            (i / half) as f64 * spec.rope.base.powf(-2.0 * (i % half) as f64 / head_dim as f64)
-        })
-        .collect();
-    let table = |f: fn(f64) -> f64| {
-        let numbers: Vec<f32> = angles.iter().map(|&angle| f(angle) as f32).collect();
-        Tensor::from_vec(numbers, (n, half), x.device())
-    };
-    let (cos, sin) = (table(f64::cos)?, table(f64::sin)?);
-    let turn = |a: &Tensor, b: &Tensor| -> CandleResult<(Tensor, Tensor)> {
-        let left = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
-        let right = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
-        Ok((left, right))
-    };
-    match spec.rope.pairing {
-        Pairing::Half => {
-            let (a, b) = (x.narrow(2, 0, half)?, x.narrow(2, half, half)?);
-            let (a, b) = turn(&a, &b)?;
-            Tensor::cat(&[a, b], 2)
-        }
-        Pairing::Interleaved => {
-            let pairs = x.reshape((heads, n, half, 2))?;
-            let (a, b) = (pairs.narrow(3, 0, 1)?.squeeze(3)?, pairs.narrow(3, 1, 1)?.squeeze(3)?);
-            let (a, b) = turn(&a, &b)?;
-            Tensor::stack(&[a, b], 3)?.reshape((heads, n, head_dim))
-        }
-    }
 }

@@ -12,6 +12,7 @@ use super::cursor::Cursor;
 use super::error::StoreError;
 use super::mapping::map_file;
 use super::metadata::{Metadata, read_value};
+use super::split::{self, Split};
 use super::weights::{Tensor, WeightType};
 
 /// Where tensor data is aligned to when the file does not say.
@@ -88,21 +89,26 @@ pub enum GgufProblem {
     OutOfFile { tensor: String, offset: u64, bytes: u64 },
     #[error("tensors `{first}` and `{second}` overlap: the file is damaged; fetch it again")]
     Overlap { first: String, second: String },
+    #[error("{why}; fetch all shards of the model, of one version and unrenamed, into one folder")]
+    Shard { why: String },
 }
 
-/// A mapped GGUF file: typed metadata and tensors.
+/// A mapped GGUF model, of one file or of several shards: typed metadata and tensors.
 #[derive(Clone)]
 pub struct Gguf {
     path: PathBuf,
     version: u32,
     metadata: Metadata,
     tensors: BTreeMap<String, TensorPlace>,
-    map: Arc<memmap2::Mmap>,
+    /// One for each file.
+    maps: Vec<Arc<memmap2::Mmap>>,
 }
 
 /// A tensor's description, checked: its bytes are `start..start + len` of the file.
 #[derive(Clone)]
 struct TensorPlace {
+    /// Which mapping it lies in.
+    map: usize,
     kind: WeightType,
     /// Outermost first.
     shape: Vec<usize>,
@@ -121,16 +127,68 @@ impl std::fmt::Debug for Gguf {
 }
 
 impl Gguf {
-    /// Maps a file and checks its whole structure. Tensor data is not read.
+    /// Maps a file and checks its whole structure. Tensor data is not read. Where the file is a
+    /// shard, all shards of its model are mapped; they lie in one folder.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let named = Self::open_one(path)?;
+        match Split::of(&named.metadata)? {
+            None => Ok(named),
+            Some(split) => named.joined(split),
+        }
+    }
+
+    /// Maps one file, whether or not it is a whole model.
+    fn open_one(path: &Path) -> Result<Self, StoreError> {
         let map = map_file(path)?;
         let failed = |problem| GgufError { path: path.to_owned(), problem };
         let (version, entries, tensors) = read_structure(&map).map_err(failed)?;
         let metadata = Metadata::new(path.to_owned(), Arc::clone(&map), entries);
-        Ok(Self { path: path.to_owned(), version, metadata, tensors, map })
+        Ok(Self { path: path.to_owned(), version, metadata, tensors, maps: vec![map] })
     }
 
-    /// The file.
+    /// All shards of the model that this file is one of. Metadata are those of the first.
+    fn joined(self, split: Split) -> Result<Self, StoreError> {
+        let mut whole: Option<Self> = None;
+        for (number, path) in (0..).zip(split.paths(&self.path)?) {
+            if !path.try_exists().unwrap_or(true) {
+                let why = format!("shard {} of {} is missing", number + 1, split.count);
+                return Err(split::wrong(&path, why).into());
+            }
+            let shard = if path == self.path { self.clone() } else { Self::open_one(&path)? };
+            split.check(&shard.metadata, number)?;
+            match &mut whole {
+                None => whole = Some(Self { path: self.path.clone(), ..shard }),
+                Some(whole) => whole.take_in(shard)?,
+            }
+        }
+        let whole = whole.unwrap_or(self);
+        let found = whole.tensors.len() as u64;
+        if found != split.tensors {
+            let why = format!(
+                "the {} shards hold {found} tensors, and split.tensors.count says {}",
+                split.count, split.tensors
+            );
+            return Err(split::wrong(&whole.path, why).into());
+        }
+        Ok(whole)
+    }
+
+    /// Adds the tensors of another shard.
+    fn take_in(&mut self, shard: Self) -> Result<(), GgufError> {
+        let map = self.maps.len();
+        for (name, place) in shard.tensors {
+            if self.tensors.contains_key(&name) {
+                let problem =
+                    GgufProblem::Duplicate { field: format!("tensor `{name}` of several shards") };
+                return Err(GgufError { path: shard.path, problem });
+            }
+            self.tensors.insert(name, TensorPlace { map, ..place });
+        }
+        self.maps.extend(shard.maps);
+        Ok(())
+    }
+
+    /// The file; of several shards, the one that was named.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -152,7 +210,7 @@ impl Gguf {
             name.to_owned(),
             place.kind,
             place.shape.clone(),
-            Arc::clone(&self.map),
+            Arc::clone(&self.maps[place.map]),
             place.start,
             place.len,
         ))
@@ -163,9 +221,9 @@ impl Gguf {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Bytes of the mapping: the size of the file.
+    /// Bytes of all mappings: the size of the file or of all shards.
     pub fn bytes_mapped(&self) -> u64 {
-        self.map.len() as u64
+        self.maps.iter().map(|map| map.len() as u64).sum()
     }
 }
 
@@ -329,7 +387,7 @@ fn place_tensors(
         }
         // Both are inside the mapping, whose length is a usize.
         let (start, len) = (start as usize, bytes as usize);
-        placed.insert(name, TensorPlace { kind, shape, start, len });
+        placed.insert(name, TensorPlace { map: 0, kind, shape, start, len });
     }
     Ok(placed)
 }

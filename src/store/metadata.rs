@@ -314,6 +314,12 @@ impl Metadata {
         })
     }
 
+    /// Elements of an array of whatever kind.
+    pub fn array_len(&self, key: &str) -> Result<usize, GgufError> {
+        // The array was walked, so it is no longer than the file.
+        Ok(self.array(key, "an array")?.1 as usize)
+    }
+
     /// What a key holds, for people: its type and its value or length.
     pub fn describe(&self, key: &str) -> Option<String> {
         self.entries.get(key).map(Value::describe)

@@ -14,6 +14,7 @@ mod open;
 mod pull;
 mod safetensors;
 mod sources;
+mod split;
 mod weights;
 
 pub use cache::Cache;

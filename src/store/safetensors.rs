@@ -149,11 +149,14 @@ impl SafetensorsModel {
         })?;
         let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, shard) in weights {
-            let shard = shard.as_str().filter(|s| is_file_name(s)).ok_or_else(|| {
-                wrong(
-                    &format!("weight_map.{name}"),
-                    "is not the name of a file in this folder".into(),
-                )
+            // An index that names itself, or another index, ends here too.
+            let is_shard = |s: &&str| is_file_name(s) && s.ends_with(".safetensors");
+            let shard = shard.as_str().filter(is_shard).ok_or_else(|| {
+                let why = format!(
+                    "is {shard}, which is not the name of a file in this folder that ends in \
+                     .safetensors; fetch the index again"
+                );
+                wrong(&format!("weight_map.{name}"), why)
             })?;
             shards.entry(shard).or_default().push(name);
         }

@@ -1,8 +1,9 @@
 //! The forward pass against PyTorch's results, against the reference graph, and against itself: what
 //! must not change an answer, bit for bit; and what is refused.
 
+pub(crate) mod converted;
 mod invariance;
-mod oracle;
+pub(crate) mod oracle;
 mod refusals;
 pub(crate) mod tiny;
 
@@ -15,11 +16,11 @@ use unsay::store::{ModelFiles, SafetensorsModel};
 use unsay::text::TokenId;
 
 /// The folder of a model with PyTorch's results.
-fn oracle(name: &str) -> PathBuf {
+pub(crate) fn oracle(name: &str) -> PathBuf {
     support::data("oracle").join(name)
 }
 
-fn open_folder(folder: &Path) -> ModelFiles {
+pub(crate) fn open_folder(folder: &Path) -> ModelFiles {
     ModelFiles::Safetensors(SafetensorsModel::open(folder).expect("the folder opens"))
 }
 

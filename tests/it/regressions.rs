@@ -1,4 +1,5 @@
 //! Faults that users of other engines reported; the symptom must not occur here.
 
 mod engine;
+mod models;
 mod text;

@@ -1,5 +1,7 @@
 //! The store through its public door: GGUF, safetensors, manifests, pulling, opening.
 
+mod shards;
+
 use crate::support;
 use unsay::store::{Gguf, WeightType};
 

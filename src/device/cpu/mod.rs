@@ -220,7 +220,7 @@ fn runs(slots: &[usize], positions: &[usize]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Cosines and sines, `[positions][head_dim / 2]`.
+/// Cosines and sines times the scale, `[positions][head_dim / 2]`.
 pub struct Rope {
     cos: Vec<f32>,
     sin: Vec<f32>,
@@ -229,19 +229,16 @@ pub struct Rope {
 }
 
 impl Rope {
-    fn new(spec: RopeSpec) -> Result<Self, DeviceError> {
-        let half = spec.head_dim / 2;
+    fn new(spec: RopeSpec<'_>) -> Result<Self, DeviceError> {
+        let half = spec.speeds.len();
         let what = "the table of rotations";
         let len = half.checked_mul(spec.positions).ok_or(DeviceError::TooLarge { what })?;
         let (mut cos, mut sin) = (reserved(len, what)?, reserved(len, what)?);
-        let speeds: Vec<f64> = (0..half)
-            .map(|i| libm::pow(spec.base, -2.0 * i as f64 / spec.head_dim as f64))
-            .collect();
         for position in 0..spec.positions {
-            for speed in &speeds {
+            for speed in spec.speeds {
                 let angle = position as f64 * speed;
-                cos.push(libm::cos(angle) as f32);
-                sin.push(libm::sin(angle) as f32);
+                cos.push((spec.scale * libm::cos(angle)) as f32);
+                sin.push((spec.scale * libm::sin(angle)) as f32);
             }
         }
         Ok(Self { cos, sin, half, pairing: spec.pairing })
@@ -311,7 +308,7 @@ impl Ops for Cpu {
         Arena::new(layout, pages)
     }
 
-    fn rope(&self, spec: RopeSpec) -> Result<Rope, DeviceError> {
+    fn rope(&self, spec: RopeSpec<'_>) -> Result<Rope, DeviceError> {
         Rope::new(spec)
     }
 

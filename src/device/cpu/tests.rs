@@ -309,14 +309,17 @@ fn a_tensor_that_is_no_matrix_of_whole_blocks_is_refused() {
 
 #[test]
 fn rotations_are_those_of_f64_far_out() {
-    let spec = RopeSpec { base: 1e5, pairing: Pairing::Half, head_dim: 64, positions: 8192 };
-    let rope = Rope::new(spec).expect("a table");
-    for position in [0, 1, 1500, 8191] {
-        for pair in 0..32 {
-            let angle = position as f64 * 1e5f64.powf(-2.0 * pair as f64 / 64.0);
-            let at = position * 32 + pair;
-            assert!((f64::from(rope.cos[at]) - angle.cos()).abs() < 1e-7);
-            assert!((f64::from(rope.sin[at]) - angle.sin()).abs() < 1e-7);
+    let speeds: Vec<f64> = (0..32).map(|pair| 1e5f64.powf(-2.0 * pair as f64 / 64.0)).collect();
+    for scale in [1.0, 1.25] {
+        let spec = RopeSpec { speeds: &speeds, scale, pairing: Pairing::Half, positions: 8192 };
+        let rope = Rope::new(spec).expect("a table");
+        for position in [0, 1, 1500, 8191] {
+            for (pair, speed) in speeds.iter().enumerate() {
+                let angle = position as f64 * speed;
+                let at = position * 32 + pair;
+                assert!((f64::from(rope.cos[at]) - scale * angle.cos()).abs() < 1e-7);
+                assert!((f64::from(rope.sin[at]) - scale * angle.sin()).abs() < 1e-7);
+            }
         }
     }
 }
@@ -357,9 +360,9 @@ impl Attending {
         let mut arena = cpu.arena(self.layout, 3).expect("an arena");
         // No rotation: the table of position 0 alone would be enough.
         let mut rope = Rope::new(RopeSpec {
-            base: 1e4,
+            speeds: &vec![1.0; self.layout.head_dim / 2],
+            scale: 1.0,
             pairing: Pairing::Half,
-            head_dim: self.layout.head_dim,
             positions: POSITIONS,
         })
         .expect("a table");
