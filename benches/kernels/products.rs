@@ -95,8 +95,13 @@ fn product(cpu: &mut Cpu, weight: &<Cpu as Ops>::Weight, count: usize) -> (f64, 
     let slots = vec![0usize; count];
     let positions: Vec<usize> = (0..count).collect();
     let table = vec![PageId(0); count.div_ceil(16)];
-    let spec =
-        RowsSpec { tokens: &ids, slots: &slots, positions: &positions, tables: &[&table[..]] };
+    let spec = RowsSpec {
+        tokens: &ids,
+        slots: &slots,
+        positions: &positions,
+        tables: &[&table[..]],
+        adapters: &[],
+    };
     let rows = cpu.rows(spec).unwrap_or_else(|e| stop(&e.to_string()));
     let buffer =
         |cpu: &Cpu, width| cpu.buffer(count, width).unwrap_or_else(|e| stop(&e.to_string()));

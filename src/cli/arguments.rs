@@ -114,10 +114,29 @@ pub struct ModelArgs {
     /// see what the cache saves
     #[arg(long)]
     pub no_prefix_cache: bool,
+    /// Quantise a plain checkpoint as it is loaded; rows that a type cannot hold take Q8_0, or stay
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub quantise: Option<QuantiseArg>,
+    /// A LoRA adapter in PEFT's format, held apart from the weights
+    #[arg(long, value_name = "FOLDER")]
+    pub adapter: Option<PathBuf>,
+    /// Add the adapter to the weights instead
+    #[arg(long, requires = "adapter")]
+    pub merge: bool,
     /// Write the engine's calls, decisions and results to a new file, to run again with
     /// `unsay replay`
     #[arg(long, value_name = "FILE")]
     pub engine_log: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum QuantiseArg {
+    #[value(name = "q8_0")]
+    Q8_0,
+    #[value(name = "q4_k")]
+    Q4K,
+    #[value(name = "q6_k")]
+    Q6K,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

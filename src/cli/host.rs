@@ -1,17 +1,18 @@
 //! A model made ready by its name, within the memory that the user or the machine allows.
 
 use std::io::{BufRead, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::arguments::{KvArg, ModelArgs};
+use super::arguments::{KvArg, ModelArgs, QuantiseArg};
 use super::failure::{Failure, chain};
 use super::output::note;
 use crate::device::KvType;
 use crate::engine::plan::{Budget, Plan};
 use crate::engine::{Engine, EngineError, EngineOptions, ReplayError, Replayed};
-use crate::llm::{self, Embedded, HostError, HostModel, HostOptions, Hosting};
-use crate::model::ModelError;
-use crate::store::{self, Cache, ModelFiles};
+use crate::llm::{self, Embedded, HostAdapter, HostError, HostModel, HostOptions, Hosting};
+use crate::model::{AdapterId, ModelError, Quantise};
+use crate::store::{self, AdapterFiles, Cache, ModelFiles};
 use crate::text::{TemplateError, Tokenizer, TokenizerError};
 
 /// A hosted model and what is needed to speak with it.
@@ -20,8 +21,10 @@ pub struct Host {
     pub engine: Engine,
     pub tokenizer: Arc<Tokenizer>,
     pub threads: usize,
-    /// Seconds from planning to an engine that answers.
-    pub load_seconds: f64,
+    /// How long loading took, and how fast it was.
+    pub loaded: String,
+    /// What sessions are opened with.
+    pub adapter: Option<AdapterId>,
     hosted: llm::Host,
 }
 
@@ -41,6 +44,9 @@ pub fn open(args: &ModelArgs) -> Result<ModelFiles, Failure> {
 /// Plans the model's memory, loads it and starts an engine for it.
 pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
     let (name, hosting) = plan(args)?;
+    if tell != Tell::Nothing {
+        hosting.memory().notes().iter().for_each(|line| note!("{line}"));
+    }
     match tell {
         Tell::Nothing => {}
         Tell::Line => note!("plan: {}", hosting.memory().line()),
@@ -49,8 +55,10 @@ pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
     let hosted = hosting.load(log_file(args)?)?;
     let engine = hosted.engine.clone();
     let tokenizer = Arc::clone(&hosted.models[0].tokenizer);
-    let (threads, load_seconds) = (hosted.threads, hosted.load_seconds);
-    Ok(Host { name, engine, tokenizer, threads, load_seconds, hosted })
+    let (threads, loaded) = (hosted.threads, hosted.loaded());
+    let adapter = hosted.models[0].adapters.first();
+    let adapter = adapter.map(|adapter| hosted.adapter(&name, adapter)).transpose()?;
+    Ok(Host { name, engine, tokenizer, threads, loaded, adapter, hosted })
 }
 
 /// Runs an engine's log again on the model.
@@ -95,6 +103,8 @@ fn log_file(args: &ModelArgs) -> Result<Option<Box<dyn Write + Send>>, Failure> 
 fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
     let threads = threads(args)?;
     let budget = Budget { memory: args.memory, page_memory: args.pages_memory };
+    let adapter = args.adapter.as_deref().map(adapter).transpose()?;
+    let merged = adapter.as_ref().filter(|_| args.merge).map(|adapter| adapter.files.clone());
     let model = HostModel {
         kv: match args.kv {
             KvArg::F16 => KvType::F16,
@@ -102,6 +112,13 @@ fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
             KvArg::F32 => KvType::F32,
         },
         context: args.context,
+        quantise: args.quantise.map(|kind| match kind {
+            QuantiseArg::Q8_0 => Quantise::Q8_0,
+            QuantiseArg::Q4K => Quantise::Q4K,
+            QuantiseArg::Q6K => Quantise::Q6K,
+        }),
+        adapters: adapter.filter(|_| !args.merge).into_iter().collect(),
+        merge: merged,
         ..HostModel::open(&args.model, &Cache::locate()?)?
     };
     let name = model.name.clone();
@@ -110,10 +127,22 @@ fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
     Ok((name, Hosting::plan(vec![model], options)?))
 }
 
+/// An adapter by its folder, whose name is its own.
+fn adapter(folder: &Path) -> Result<HostAdapter, Failure> {
+    let name = folder.file_name().unwrap_or(folder.as_os_str());
+    let name = name.to_string_lossy().into_owned();
+    Ok(HostAdapter { name, files: AdapterFiles::open(folder)? })
+}
+
 impl Host {
-    /// The model as methods see it. A model without a chat template holds no dialogues.
+    /// The model as methods see it, with its adapter if it has one. A model without a chat template
+    /// holds no dialogues.
     pub fn llm(&self) -> Result<Embedded, Failure> {
-        Ok(self.hosted.llm(&self.name)?)
+        let llm = self.hosted.llm(&self.name)?;
+        Ok(match self.adapter {
+            None => llm,
+            Some(adapter) => llm.with_adapter(adapter),
+        })
     }
 
     /// The memory that was planned.
@@ -146,6 +175,7 @@ impl From<HostError> for Failure {
             HostError::Model(error) => error.into(),
             HostError::Engine(error) => error.into(),
             HostError::Plan(error) => Failure::usage(chain(&error)),
+            error @ HostError::NoAdapter { .. } => Failure::usage(chain(&error)),
             HostError::Replay(error @ ReplayError::Differs { .. }) => {
                 Failure::stated(chain(&error))
             }

@@ -91,7 +91,7 @@ pub fn generate(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         ..Sampling::default()
     };
     wait(async {
-        let mut session = host.engine.open(&host.name, None).await?;
+        let mut session = host.engine.open(&host.name, host.adapter).await?;
         session.append(&prompt).await?;
         if args.samples == 1 {
             stream(&host, &mut session, &sampling, args.json).await?;
@@ -182,13 +182,13 @@ async fn sample(
 
 fn tell_cost(host: &Host, cost: &Cost) {
     note!(
-        "prompt {} = {} cached + {} computed, {} generated tokens in {:.2} s (loaded in {:.2} s)",
+        "prompt {} = {} cached + {} computed, {} generated tokens in {:.2} s ({})",
         cost.prompt_tokens,
         cost.cached_tokens,
         cost.computed_tokens,
         cost.generated_tokens,
         cost.seconds,
-        host.load_seconds
+        host.loaded
     );
 }
 
@@ -201,7 +201,7 @@ pub fn score(args: &ScoreArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("the continuation is empty, so there is nothing to score"));
     }
     wait(async {
-        let mut session = host.engine.open(&host.name, None).await?;
+        let mut session = host.engine.open(&host.name, host.adapter).await?;
         session.append(&prompt).await?;
         let scored = session.score(&continuation, args.top, Tag::new("score", 1)).await?;
         let sum: f64 = scored.tokens.iter().map(|t| f64::from(t.logprob)).sum();

@@ -44,13 +44,7 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
     let live = Arc::new(Live::new(Box::new(out), streaming, args.verbose));
     if !args.json {
         sinks.push(Arc::clone(&live) as Arc<dyn Sink>);
-        note!(
-            "{} loaded in {:.2} s, {} threads; method {}",
-            host.name,
-            host.load_seconds,
-            host.threads,
-            method.name()
-        );
+        note!("{} {}, {} threads; method {}", host.name, host.loaded, host.threads, method.name());
     }
     if let Some(trace) = &trace {
         sinks.push(Arc::clone(trace) as Arc<dyn Sink>);

@@ -8,7 +8,7 @@ pub mod cpu;
 mod ops;
 mod page;
 
-pub use ops::{Ops, Pairing, Product, RopeSpec, RowsSpec};
+pub use ops::{Added, LowRank, Ops, Pairing, Product, RopeSpec, RowsSpec};
 pub use page::{HiddenAt, KvType, PAGE_POSITIONS, PageId, PageLayout};
 
 /// Why a device could not do what was asked.

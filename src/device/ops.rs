@@ -37,6 +37,25 @@ pub struct RowsSpec<'a> {
     pub positions: &'a [usize],
     /// Per slot: pages of positions 0..16, 16..32, ….
     pub tables: &'a [&'a [PageId]],
+    /// Per row: the number of its adapter. Empty: no row has one.
+    pub adapters: &'a [Option<usize>],
+}
+
+/// A low-rank matrix that is added to a weight before it is held: `upᵀ · down`.
+#[derive(Clone, Copy)]
+pub struct Added<'a> {
+    /// `[rank, inputs]`
+    pub down: &'a [f32],
+    /// `[rank, outputs]`
+    pub up: &'a [f32],
+}
+
+/// What an adapter adds to a product of a row: `out += upᵀ · (down · input)` (Hu et al. 2021, eq. 3).
+pub struct LowRank<'a, O: Ops> {
+    /// `[rank, inputs]`, all in one row.
+    pub down: &'a O::Buffer,
+    /// `[rank, outputs]`, all in one row; its scale is in it.
+    pub up: &'a O::Buffer,
 }
 
 /// One product of a shared input: `out = input · weightᵀ + bias`.
@@ -78,6 +97,18 @@ pub trait Ops: Send + Sized {
     /// A matrix of a file, `[outputs, inputs]`.
     fn weight(&self, tensor: &Tensor) -> Result<Self::Weight, DeviceError>;
 
+    /// Bytes of a matrix that was converted to `kind`.
+    fn converted_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize;
+
+    /// A matrix of a file, `[outputs, inputs]`, held as `kind`, whose blocks its rows are whole blocks
+    /// of; what is added is added in f32 before. Numbers that are not finite are refused.
+    fn converted(
+        &self,
+        tensor: &Tensor,
+        kind: WeightType,
+        added: Option<Added<'_>>,
+    ) -> Result<Self::Weight, DeviceError>;
+
     /// Room for `pages` pages.
     fn arena(&self, layout: PageLayout, pages: usize) -> Result<Self::Arena, DeviceError>;
 
@@ -111,6 +142,16 @@ pub trait Ops: Send + Sized {
         rows: &Self::Rows,
         input: &Self::Buffer,
         products: &mut [Product<'_, Self>],
+    );
+
+    /// Adds to each row of a product of `input` what its adapter changes of it; `changes` by the
+    /// adapter's number.
+    fn add_low_rank(
+        &mut self,
+        rows: &Self::Rows,
+        input: &Self::Buffer,
+        changes: &[Option<LowRank<'_, Self>>],
+        out: &mut Self::Buffer,
     );
 
     /// RMSNorm of every head, `x [rows, heads, head_dim]`, in place; `weight [head_dim]`.

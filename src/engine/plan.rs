@@ -12,7 +12,7 @@ use std::fmt;
 
 use super::step::LOGITS_ROWS;
 use crate::device::{KvType, PAGE_POSITIONS};
-use crate::model::Footprint;
+use crate::model::{Footprint, Quantised};
 pub use machine::Machine;
 pub use size::{MemorySize, SizeError};
 use size::{grouped, mebibytes};
@@ -107,6 +107,8 @@ pub struct Parts {
     pub held_weights: u64,
     /// Weights that are used where they lie in the mapped file.
     pub mapped_weights: u64,
+    /// Adapters that are held apart.
+    pub adapters: u64,
     /// Tables of rotations.
     pub rope: u64,
     /// Buffers of a forward pass.
@@ -120,6 +122,7 @@ impl Parts {
         Self {
             held_weights: demand.footprint.held_weights,
             mapped_weights: demand.footprint.mapped_weights,
+            adapters: demand.footprint.adapters,
             rope: demand.footprint.rope,
             work: demand.footprint.work,
             tokenizer: demand.beside,
@@ -127,10 +130,11 @@ impl Parts {
     }
 
     /// Name and bytes of each part, in the order of tables.
-    fn lines(&self) -> [(&'static str, u64); 5] {
+    fn lines(&self) -> [(&'static str, u64); 6] {
         [
             ("weights", self.held_weights),
             ("weights in the mapped file", self.mapped_weights),
+            ("adapters", self.adapters),
             ("tables of rotations", self.rope),
             ("work buffers", self.work),
             ("tokenizer", self.tokenizer),
@@ -142,7 +146,7 @@ impl Parts {
     }
 
     fn weights(&self) -> u64 {
-        self.held_weights.saturating_add(self.mapped_weights)
+        self.held_weights.saturating_add(self.mapped_weights).saturating_add(self.adapters)
     }
 }
 
@@ -156,6 +160,8 @@ pub struct PlannedModel {
     pub page_count: usize,
     /// Most positions of a sequence: what the user or the model says, or what the pages hold.
     pub context: usize,
+    /// What was quantised at load.
+    pub quantised: Quantised,
 }
 
 /// The memory of an engine with all its models.
@@ -250,16 +256,26 @@ impl Plan {
     /// All parts of all models.
     fn parts(&self) -> Parts {
         let mut sum = Parts::default();
-        for Parts { held_weights, mapped_weights, rope, work, tokenizer } in
+        for Parts { held_weights, mapped_weights, adapters, rope, work, tokenizer } in
             self.models.iter().map(|model| model.parts)
         {
             sum.held_weights += held_weights;
             sum.mapped_weights += mapped_weights;
+            sum.adapters += adapters;
             sum.rope += rope;
             sum.work += work;
             sum.tokenizer += tokenizer;
         }
         sum
+    }
+
+    /// What a user should know of how the weights are held, one line a model.
+    pub fn notes(&self) -> Vec<String> {
+        let note = |model: &PlannedModel| {
+            let line = model.quantised.line()?;
+            Some(if self.models.len() > 1 { format!("{}: {line}", model.name) } else { line })
+        };
+        self.models.iter().filter_map(note).collect()
     }
 
     /// The plan in one line.
@@ -387,6 +403,7 @@ fn planned(
         page_bytes: footprint.page_bytes,
         page_count: pages,
         context: footprint.context.min(holds),
+        quantised: footprint.quantised,
     })
 }
 
@@ -477,6 +494,8 @@ mod tests {
         let footprint = Footprint {
             held_weights: 100 * MIB,
             mapped_weights: 0,
+            adapters: 0,
+            quantised: Quantised::default(),
             rope: 0,
             work: 0,
             page_bytes: MIB,

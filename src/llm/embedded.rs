@@ -17,6 +17,7 @@ use super::{
 use crate::engine::{
     Engine, EngineError, Finish, GenerationEvent, Sampling, Session, Tag, TokenStats,
 };
+use crate::model::AdapterId;
 use crate::text::{self, ChatTemplate, Detokenizer, TemplateError, Tokenizer};
 
 /// A model of an engine of this process. Clones share the engine.
@@ -27,6 +28,8 @@ pub struct Embedded {
     context_length: usize,
     tokenizer: Arc<Tokenizer>,
     template: Arc<ChatTemplate>,
+    /// Its dialogues are held with this adapter.
+    adapter: Option<AdapterId>,
 }
 
 impl Embedded {
@@ -44,7 +47,13 @@ impl Embedded {
             return Err(EngineError::UnknownModel { name: name.to_owned(), hosted });
         };
         let context_length = model.context_length;
-        Ok(Self { name: name.to_owned(), context_length, engine, tokenizer, template })
+        let (name, adapter) = (name.to_owned(), None);
+        Ok(Self { name, context_length, engine, tokenizer, template, adapter })
+    }
+
+    /// The same model with one of its adapters.
+    pub fn with_adapter(self, adapter: AdapterId) -> Self {
+        Self { adapter: Some(adapter), ..self }
     }
 
     /// The engine, with the ledger of all dialogues.
@@ -96,7 +105,8 @@ impl Llm for Embedded {
     }
 
     async fn open(&self, opening: Opening) -> Result<Box<dyn Dialogue>, LlmError> {
-        let session = self.engine.open(&self.name, None).await.map_err(|e| self.engine_error(e))?;
+        let session = self.engine.open(&self.name, self.adapter).await;
+        let session = session.map_err(|e| self.engine_error(e))?;
         let history = History::new(opening);
         let model = self.clone();
         Ok(Box::new(EmbeddedDialogue { model, session, history, taken_back: false }))

@@ -9,10 +9,10 @@ use std::time::Instant;
 use super::Embedded;
 use crate::device::KvType;
 use crate::device::cpu::Cpu;
-use crate::engine::plan::{Budget, Demand, Machine, MemorySize, Plan, PlanError};
+use crate::engine::plan::{Budget, Demand, Machine, MemorySize, Parts, Plan, PlanError};
 use crate::engine::{self, Engine, EngineError, EngineOptions, Hosted, ReplayError, Replayed};
-use crate::model::{Footprint, LoadOptions, ModelError, Transformer};
-use crate::store::{self, Cache, ModelFiles, StoreError};
+use crate::model::{AdapterId, Footprint, LoadOptions, ModelError, Quantise, Transformer};
+use crate::store::{self, AdapterFiles, Cache, ModelFiles, StoreError};
 use crate::text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError, stop_ids};
 
 /// Bytes of a tokenizer for each token of its vocabulary. A stated allowance: the default model's
@@ -36,6 +36,16 @@ pub enum HostError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error("the model {model:?} has no adapter {name:?}; it has {known}")]
+    NoAdapter { model: String, name: String, known: String },
+}
+
+/// An adapter that a model is hosted with.
+#[derive(Clone, Debug)]
+pub struct HostAdapter {
+    /// The name by which it is asked for.
+    pub name: String,
+    pub files: AdapterFiles,
 }
 
 /// A model that is to be hosted, and how.
@@ -50,12 +60,41 @@ pub struct HostModel {
     pub context: Option<usize>,
     /// Hidden rows stay with their pages.
     pub keep_hidden: bool,
+    /// What plain matrices are quantised to; None: nothing is.
+    pub quantise: Option<Quantise>,
+    /// Adapters that are held apart: they share the base, and each dialogue has one of them or none.
+    pub adapters: Vec<HostAdapter>,
+    /// An adapter that is added to the weights.
+    pub merge: Option<AdapterFiles>,
 }
 
 impl HostModel {
-    /// A model of these files: f16, its own context, hidden rows kept.
+    /// A model of these files: f16, its own context, hidden rows kept, weights as they are.
     pub fn new(name: impl Into<String>, files: ModelFiles) -> Self {
-        Self { name: name.into(), files, kv: KvType::default(), context: None, keep_hidden: true }
+        Self {
+            name: name.into(),
+            files,
+            kv: KvType::default(),
+            context: None,
+            keep_hidden: true,
+            quantise: None,
+            adapters: Vec::new(),
+            merge: None,
+        }
+    }
+
+    /// How it is loaded onto so many pages.
+    fn load_options(&self, threads: usize, pages: usize, context: Option<usize>) -> LoadOptions {
+        LoadOptions {
+            threads,
+            kv: self.kv,
+            pages,
+            context,
+            keep_hidden: self.keep_hidden,
+            quantise: self.quantise,
+            adapters: self.adapters.iter().map(|adapter| adapter.files.clone()).collect(),
+            merge: self.merge.clone(),
+        }
     }
 
     /// Opens a model by the name of a manifest or by a path. It is called by the manifest's name, or
@@ -143,16 +182,13 @@ impl Hosting {
         let cpu = Cpu::new(options.threads).map_err(ModelError::from)?;
         let (mut hosted, mut loaded) = (Vec::new(), Vec::new());
         for (model, planned) in models.into_iter().zip(&plan.models) {
-            let load = LoadOptions {
-                threads: options.threads,
-                kv: model.kv,
-                pages: planned.page_count,
-                context: Some(planned.context),
-                keep_hidden: model.keep_hidden,
-            };
-            let (guest, model) = prepare(model.name, model.files, &load, cpu.beside())?;
+            let (pages, context) = (planned.page_count, Some(planned.context));
+            let load = model.load_options(options.threads, pages, context);
+            let (guest, mut hosted_model) = prepare(model.name, model.files, &load, cpu.beside())?;
+            let names = model.adapters.into_iter().map(|adapter| adapter.name);
+            hosted_model.adapters = names.collect();
             hosted.push(guest);
-            loaded.push(model);
+            loaded.push(hosted_model);
         }
         Ok((hosted, loaded))
     }
@@ -165,14 +201,7 @@ pub fn host(models: Vec<HostModel>, options: HostOptions) -> Result<Host, HostEr
 
 fn demand(model: &HostModel) -> Result<Demand, ModelError> {
     // The plan decides how many pages there are; until then the table of rotations is whole.
-    let pages = usize::MAX;
-    let options = LoadOptions {
-        threads: 1,
-        kv: model.kv,
-        pages,
-        context: model.context,
-        keep_hidden: model.keep_hidden,
-    };
+    let options = model.load_options(1, usize::MAX, model.context);
     let footprint = Footprint::of(&model.files, &options)?;
     Ok(Demand {
         name: model.name.clone(),
@@ -201,9 +230,45 @@ pub struct HostedModel {
     pub tokenizer: Arc<Tokenizer>,
     /// None: the model holds no dialogues.
     pub template: Option<Arc<ChatTemplate>>,
+    /// Names of the adapters that are held apart, by their number.
+    pub adapters: Vec<String>,
 }
 
 impl Host {
+    /// A model with one of its adapters, as methods see it.
+    pub fn adapted(&self, name: &str, adapter: &str) -> Result<Embedded, HostError> {
+        let llm = self.llm(name)?;
+        Ok(llm.with_adapter(self.adapter(name, adapter)?))
+    }
+
+    /// How long loading took, and how fast: bytes of weights that were copied each second; what stays in
+    /// the mapped file is read as it is used.
+    pub fn loaded(&self) -> String {
+        let sum = |part: fn(&Parts) -> u64| self.plan.models.iter().map(|m| part(&m.parts)).sum();
+        let copied: u64 = sum(|parts| parts.held_weights + parts.adapters);
+        let mapped: u64 = sum(|parts| parts.mapped_weights);
+        let rate = MemorySize((copied as f64 / self.load_seconds.max(1e-9)) as u64);
+        let (seconds, copied) = (self.load_seconds, MemorySize(copied));
+        let mut line = format!("loaded in {seconds:.2} s, {copied} of weights at {rate}/s");
+        if mapped > 0 {
+            line.push_str(&format!(", {} stay mapped", MemorySize(mapped)));
+        }
+        line
+    }
+
+    /// The number of a model's adapter, by the names that both were given.
+    pub fn adapter(&self, name: &str, adapter: &str) -> Result<AdapterId, HostError> {
+        let hosted = self.models.iter().find(|model| model.name == name);
+        let known = hosted.map_or(&[][..], |model| &model.adapters);
+        let found = known.iter().position(|known| known == adapter);
+        let found = found.and_then(|at| u32::try_from(at).ok()).map(AdapterId);
+        found.ok_or_else(|| HostError::NoAdapter {
+            model: name.to_owned(),
+            name: adapter.to_owned(),
+            known: if known.is_empty() { "none".into() } else { known.join(", ") },
+        })
+    }
+
     /// A model as methods see it, by the name that it was given. One without a chat template holds no
     /// dialogues and is refused.
     pub fn llm(&self, name: &str) -> Result<Embedded, HostError> {
@@ -233,10 +298,11 @@ fn prepare(
         name: name.clone(),
         tokens: tokenizer.clone(),
         stop_ids: stop_ids(&files, &tokenizer, template.as_deref())?,
-        adapters: Vec::new(),
+        adapters: (0..load.adapters.len() as u32).map(AdapterId).collect(),
         decoder: Box::new(Transformer::load_with(cpu, &files, load)?),
     };
-    Ok((hosted, HostedModel { name, files, tokenizer, template }))
+    let adapters = Vec::new();
+    Ok((hosted, HostedModel { name, files, tokenizer, template, adapters }))
 }
 
 impl Embedded {

@@ -17,7 +17,7 @@ pub use crate::engine::{Cost, FinishReason};
 pub use crate::text::Role;
 use crate::text::TokenId;
 pub use embedded::Embedded;
-pub use host::{Host, HostError, HostModel, HostOptions, HostedModel, Hosting, host};
+pub use host::{Host, HostAdapter, HostError, HostModel, HostOptions, HostedModel, Hosting, host};
 pub use prompts::{PromptError, Prompts};
 pub use scripted::{Heard, Scripted, ScriptedReply};
 pub use streams::StreamName;

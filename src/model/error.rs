@@ -67,8 +67,8 @@ pub enum BatchProblem {
         "page {page} is written by slot {other} too; pages that are written belong to one slot"
     )]
     SharedPage { page: u32, other: usize },
-    #[error("adapters are not run by this build; open the model without one")]
-    Adapter,
+    #[error("adapter {adapter} is asked for; the model was loaded with {known}, numbered from 0")]
+    Adapter { adapter: u32, known: usize },
 }
 
 impl ModelError {

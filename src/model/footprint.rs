@@ -1,8 +1,8 @@
 //! The memory that a model takes, from the headers of its files alone.
 
 use super::forward::{self, LoadOptions, ROWS};
-use super::weights::{self, Shelf};
-use super::{ModelError, ModelSpec};
+use super::weights::{self, Holding, Shelf, Source};
+use super::{ModelError, ModelSpec, Quantised};
 use crate::device::cpu::Cpu;
 use crate::device::{Ops, PAGE_POSITIONS};
 use crate::store::{ModelFiles, Tensor};
@@ -14,6 +14,10 @@ pub struct Footprint {
     pub held_weights: u64,
     /// Weights that are used where they lie in the mapped file.
     pub mapped_weights: u64,
+    /// Adapters that are held apart, as f32.
+    pub adapters: u64,
+    /// What was quantised at load.
+    pub quantised: Quantised,
     /// The table of rotations.
     pub rope: u64,
     /// The buffers of a forward pass.
@@ -38,12 +42,17 @@ impl Footprint {
 
     fn on<O: Ops>(files: &ModelFiles, options: &LoadOptions) -> Result<Self, ModelError> {
         let spec = options.applied_to(ModelSpec::from_files(files)?)?;
+        let adapters = options.adapters(&spec, files)?;
         let mut count = Count::<O>::default();
-        weights::load(&mut count, &spec, files)?;
+        count.quantised.asked = options.quantise;
+        let holding = Holding { quantise: options.quantise, merged: adapters.merged.as_ref() };
+        weights::load(&mut count, &spec, files, holding)?;
         let rope_position = 4 * spec.head_dim as u64;
         let footprint = Self {
             held_weights: count.held,
             mapped_weights: count.mapped,
+            adapters: adapters.apart.iter().map(|adapter| adapter.bytes()).sum(),
+            quantised: count.quantised,
             rope: 0,
             work: work_bytes::<O>(&spec, options.keep_hidden),
             page_bytes: options.page_layout(&spec).page_bytes() as u64,
@@ -63,7 +72,7 @@ impl Footprint {
 
     /// Everything but pages.
     pub fn without_pages(&self) -> u64 {
-        [self.held_weights, self.mapped_weights, self.rope, self.work]
+        [self.held_weights, self.mapped_weights, self.adapters, self.rope, self.work]
             .into_iter()
             .fold(0, u64::saturating_add)
     }
@@ -82,12 +91,14 @@ fn work_bytes<O: Ops>(spec: &ModelSpec, keep_hidden: bool) -> u64 {
 struct Count<O> {
     held: u64,
     mapped: u64,
+    quantised: Quantised,
     device: std::marker::PhantomData<O>,
 }
 
 impl<O> Default for Count<O> {
     fn default() -> Self {
-        Self { held: 0, mapped: 0, device: std::marker::PhantomData }
+        let quantised = Quantised::default();
+        Self { held: 0, mapped: 0, quantised, device: std::marker::PhantomData }
     }
 }
 
@@ -95,8 +106,14 @@ impl<O: Ops> Shelf for Count<O> {
     type Weight = ();
     type Buffer = ();
 
-    fn matrix(&mut self, tensor: &Tensor) -> Result<(), ModelError> {
+    fn matrix(&mut self, source: &Source<'_>) -> Result<(), ModelError> {
+        let tensor = source.tensor;
         let [outputs, inputs] = tensor.shape[..] else { return Ok(()) };
+        self.quantised.count(tensor.kind, source.kind);
+        if source.is_converted() {
+            self.held += O::converted_bytes(source.kind, outputs, inputs) as u64;
+            return Ok(());
+        }
         match O::weight_bytes(tensor.kind, outputs, inputs) {
             0 => self.mapped += tensor.bytes().len() as u64,
             held => self.held += held as u64,

@@ -1,15 +1,20 @@
 //! The forward pass over ragged rows: one graph for every `ModelSpec`, on any device.
 
+use super::adapter::Adapter;
+use super::changes::Changes;
 use super::last_hidden::LastHidden;
-use super::weights::{self, LayerWeights, OnDevice, Weights};
-use super::{Batch, BatchProblem, Decoder, HiddenAt, ModelError, ModelSpec, Row};
+use super::weights::{self, Holding, LayerWeights, OnDevice, Weights};
+use super::{
+    Batch, BatchProblem, Decoder, HiddenAt, LayerTensor, ModelError, ModelSpec, Names, Quantise,
+    Row,
+};
 use crate::device::cpu::Cpu;
 use crate::device::{KvType, Ops, PAGE_POSITIONS, PageId, PageLayout, Product, RopeSpec, RowsSpec};
-use crate::store::ModelFiles;
+use crate::store::{AdapterFiles, ModelFiles};
 use std::collections::HashMap;
 
 /// How a model is hosted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Threads of the processor; at least 1.
     pub threads: usize,
@@ -21,11 +26,18 @@ pub struct LoadOptions {
     /// Hidden rows stay with their pages, so that logits of any position cost one product with the
     /// head. Without them pages are smaller, and logits are known of the last forward pass only.
     pub keep_hidden: bool,
+    /// What plain matrices are quantised to; None: nothing is.
+    pub quantise: Option<Quantise>,
+    /// Adapters that are held apart, by their number: a row has one of them or none, and the base is
+    /// there once.
+    pub adapters: Vec<AdapterFiles>,
+    /// An adapter that is added to the weights, for every row; before they are quantised.
+    pub merge: Option<AdapterFiles>,
 }
 
 impl Default for LoadOptions {
     /// All threads that the process may use, f16, 1,024 pages (16,384 positions), the whole context,
-    /// hidden rows kept.
+    /// hidden rows kept, weights as they are.
     fn default() -> Self {
         Self {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -33,8 +45,17 @@ impl Default for LoadOptions {
             pages: 1024,
             context: None,
             keep_hidden: true,
+            quantise: None,
+            adapters: Vec::new(),
+            merge: None,
         }
     }
+}
+
+/// A model's adapters, held against its options.
+pub(super) struct Adapters {
+    pub apart: Vec<Adapter>,
+    pub merged: Option<Adapter>,
 }
 
 impl LoadOptions {
@@ -50,6 +71,19 @@ impl LoadOptions {
         }
         spec.context_length = context;
         Ok(spec)
+    }
+
+    /// The adapters that are asked for.
+    pub(super) fn adapters(
+        &self,
+        spec: &ModelSpec,
+        files: &ModelFiles,
+    ) -> Result<Adapters, ModelError> {
+        let read = |adapter: &AdapterFiles| Adapter::read(adapter, spec, Names::of(files));
+        Ok(Adapters {
+            apart: self.adapters.iter().map(read).collect::<Result<_, _>>()?,
+            merged: self.merge.as_ref().map(read).transpose()?,
+        })
     }
 
     /// What lies where in a page.
@@ -75,6 +109,7 @@ pub struct Transformer<O: Ops> {
     pages: usize,
     ops: O,
     weights: Weights<O::Weight, O::Buffer>,
+    changes: Changes<O>,
     rope: O::Rope,
     arena: O::Arena,
     /// Where pages keep no hidden rows.
@@ -143,8 +178,11 @@ impl<O: Ops> Transformer<O> {
     ) -> Result<Self, ModelError> {
         let spec = options.applied_to(ModelSpec::from_files(files)?)?;
         let (layout, pages) = (options.page_layout(&spec), options.pages);
+        let adapters = options.adapters(&spec, files)?;
         let arena = ops.arena(layout, pages)?;
-        let weights = weights::load(&mut OnDevice::new(&ops), &spec, files)?;
+        let holding = Holding { quantise: options.quantise, merged: adapters.merged.as_ref() };
+        let weights = weights::load(&mut OnDevice::new(&ops), &spec, files, holding)?;
+        let changes = Changes::new(&ops, &adapters.apart, spec.layers)?;
         let rope = ops.rope(RopeSpec {
             speeds: &spec.rope.speeds(spec.head_dim),
             scale: spec.rope.attention(),
@@ -156,7 +194,7 @@ impl<O: Ops> Transformer<O> {
             false => Some(LastHidden::new(&ops, spec.hidden, ROWS)?),
         };
         let work = Work::new(&ops, &spec)?;
-        Ok(Self { spec, layout, pages, ops, weights, rope, arena, last_hidden, work })
+        Ok(Self { spec, layout, pages, ops, weights, changes, rope, arena, last_hidden, work })
     }
 
     /// The model's options.
@@ -174,13 +212,18 @@ impl<O: Ops> Transformer<O> {
         let tokens: Vec<u32> = rows.iter().map(|row| row.token.0).collect();
         let slots: Vec<usize> = rows.iter().map(|row| row.slot).collect();
         let positions: Vec<usize> = rows.iter().map(|row| row.position).collect();
+        let adapters: Vec<Option<usize>> =
+            rows.iter().map(|row| row.adapter.map(|id| id.0 as usize)).collect();
+        let adapted = adapters.iter().any(Option::is_some);
         let rows = self.ops.rows(RowsSpec {
             tokens: &tokens,
             slots: &slots,
             positions: &positions,
             tables,
+            adapters: if adapted { &adapters } else { &[] },
         })?;
-        let Self { spec, ops, weights, rope, arena, last_hidden, work, .. } = self;
+        let Self { spec, ops, weights, changes, rope, arena, last_hidden, work, .. } = self;
+        let changes = adapted.then_some(&*changes);
         let keeps_hidden = last_hidden.is_none();
         let bad = ops.within(|ops| {
             let eps = spec.norm_eps;
@@ -189,10 +232,10 @@ impl<O: Ops> Transformer<O> {
                 let norm = &layer.attention_norm;
                 let delta = (index > 0).then_some(&work.delta);
                 ops.add_rms_norm(&rows, &mut work.stream, delta, norm, eps, &mut work.normed);
-                attend(ops, spec, layer, index, &rows, rope, arena, work);
+                attend(ops, spec, layer, index, &rows, changes, rope, arena, work);
                 let (norm, delta) = (&layer.feed_forward_norm, Some(&work.delta));
                 ops.add_rms_norm(&rows, &mut work.stream, delta, norm, eps, &mut work.normed);
-                feed_forward(ops, layer, &rows, work);
+                feed_forward(ops, layer, index, &rows, changes, work);
             }
             let (norm, delta) = (&weights.final_norm, Some(&work.delta));
             ops.add_rms_norm(&rows, &mut work.stream, delta, norm, eps, &mut work.normed);
@@ -223,6 +266,7 @@ fn attend<O: Ops>(
     layer: &LayerWeights<O::Weight, O::Buffer>,
     index: usize,
     rows: &O::Rows,
+    changes: Option<&Changes<O>>,
     rope: &O::Rope,
     arena: &mut O::Arena,
     work: &mut Work<O>,
@@ -237,6 +281,11 @@ fn attend<O: Ops>(
             Product { weight: &layer.value.weight, bias: layer.value.bias.as_ref(), out: value },
         ],
     );
+    if let Some(changes) = changes {
+        changes.add(ops, rows, (index, LayerTensor::Query), normed, query);
+        changes.add(ops, rows, (index, LayerTensor::Key), normed, key);
+        changes.add(ops, rows, (index, LayerTensor::Value), normed, value);
+    }
     if let Some((query_norm, key_norm)) = &layer.head_norms {
         ops.head_rms_norm(rows, query, query_norm, spec.norm_eps);
         ops.head_rms_norm(rows, key, key_norm, spec.norm_eps);
@@ -244,13 +293,18 @@ fn attend<O: Ops>(
     ops.rotate_and_store(rows, rope, index, query, key, value, arena);
     ops.attention(rows, index, query, arena, attended);
     ops.linear(rows, attended, &mut [Product { weight: &layer.output, bias: None, out: delta }]);
+    if let Some(changes) = changes {
+        changes.add(ops, rows, (index, LayerTensor::Output), attended, delta);
+    }
 }
 
 /// The gated feed-forward block: reads `normed`, writes `delta`.
 fn feed_forward<O: Ops>(
     ops: &mut O,
     layer: &LayerWeights<O::Weight, O::Buffer>,
+    index: usize,
     rows: &O::Rows,
+    changes: Option<&Changes<O>>,
     work: &mut Work<O>,
 ) {
     let Work { normed, gate, up, delta, .. } = work;
@@ -262,18 +316,30 @@ fn feed_forward<O: Ops>(
             Product { weight: &layer.up, bias: None, out: up },
         ],
     );
+    if let Some(changes) = changes {
+        changes.add(ops, rows, (index, LayerTensor::Gate), normed, gate);
+        changes.add(ops, rows, (index, LayerTensor::Up), normed, up);
+    }
     ops.swiglu(rows, gate, up);
     ops.linear(rows, gate, &mut [Product { weight: &layer.down, bias: None, out: delta }]);
+    if let Some(changes) = changes {
+        changes.add(ops, rows, (index, LayerTensor::Down), gate, delta);
+    }
 }
 
 /// Checks every rule of a batch.
-fn check(batch: &Batch<'_>, spec: &ModelSpec, pages: usize) -> Result<(), ModelError> {
+fn check(
+    batch: &Batch<'_>,
+    spec: &ModelSpec,
+    pages: usize,
+    adapters: usize,
+) -> Result<(), ModelError> {
     let mut next: HashMap<usize, usize> = HashMap::new();
     let mut writers: HashMap<PageId, usize> = HashMap::new();
     for (index, row) in batch.rows.iter().enumerate() {
         let refuse = |problem| Err(ModelError::Batch { row: index, problem });
-        if row.adapter.is_some() {
-            return refuse(BatchProblem::Adapter);
+        if let Some(adapter) = row.adapter.filter(|adapter| adapter.0 as usize >= adapters) {
+            return refuse(BatchProblem::Adapter { adapter: adapter.0, known: adapters });
         }
         let Some(table) = batch.tables.get(row.slot) else {
             let slots = batch.tables.len();
@@ -336,7 +402,7 @@ impl<O: Ops> Decoder for Transformer<O> {
     }
 
     fn forward(&mut self, batch: &Batch<'_>) -> Result<Vec<usize>, ModelError> {
-        check(batch, &self.spec, self.pages)?;
+        check(batch, &self.spec, self.pages, self.changes.len())?;
         if let Some(last) = &mut self.last_hidden {
             last.begin(&self.ops, batch)?;
         }

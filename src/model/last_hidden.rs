@@ -56,7 +56,8 @@ impl<O: Ops> LastHidden<O> {
         let pages = (from + tokens.len()).div_ceil(PAGE_POSITIONS) as u32;
         let table: Vec<PageId> = (0..pages).map(PageId).collect();
         let slots = vec![0; tokens.len()];
-        let spec = RowsSpec { tokens, slots: &slots, positions: &positions, tables: &[&table] };
+        let (positions, tables) = (&positions[..], &[&table[..]][..]);
+        let spec = RowsSpec { tokens, slots: &slots, positions, tables, adapters: &[] };
         let rows = ops.rows(spec)?;
         let arena = &mut self.arena;
         Ok(ops.within(|ops| ops.keep_hidden(&rows, hidden, arena)))

@@ -1,6 +1,8 @@
 //! A decoder as data (`ModelSpec`), its weights, and the forward pass over rows. Uses `device`,
 //! `text` (ids) and `store`.
 
+mod adapter;
+mod changes;
 mod error;
 mod family;
 mod footprint;
@@ -9,6 +11,7 @@ mod from_config;
 mod from_gguf;
 mod last_hidden;
 mod names;
+mod quantise;
 mod rope;
 mod spec;
 mod weights;
@@ -19,6 +22,7 @@ pub use family::Family;
 pub use footprint::Footprint;
 pub use forward::{LoadOptions, Transformer, load};
 pub use names::{LayerTensor, Names};
+pub use quantise::{Quantise, Quantised};
 pub use rope::{RopeOptions, RopeScaling, Yarn};
 pub use spec::ModelSpec;
 

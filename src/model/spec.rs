@@ -1,7 +1,7 @@
 //! `ModelSpec`: everything that distinguishes one decoder from another, as data.
 
 use super::rope::RopeOptions;
-use super::{Family, ModelError, from_config, from_gguf};
+use super::{Family, LayerTensor, ModelError, from_config, from_gguf};
 use crate::device::{KvType, PageLayout};
 use crate::store::ModelFiles;
 use std::path::{Path, PathBuf};
@@ -104,6 +104,23 @@ impl ModelSpec {
     /// Reads the options from a config.json; `has_head` says whether the weights hold a head.
     pub fn from_config(config: &serde_json::Value, has_head: bool) -> Result<Self, ModelError> {
         from_config::read(config, has_head, &Origin::config(Path::new("config.json")))
+    }
+
+    /// The shape of a layer's matrix, `[outputs, inputs]`, or of a vector, `[1, len]`.
+    pub fn shape(&self, tensor: LayerTensor) -> [usize; 2] {
+        use LayerTensor as T;
+        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        match tensor {
+            T::Query => [q, self.hidden],
+            T::Key | T::Value => [kv, self.hidden],
+            T::Output => [self.hidden, q],
+            T::Gate | T::Up => [self.ffn, self.hidden],
+            T::Down => [self.hidden, self.ffn],
+            T::QueryBias => [1, q],
+            T::KeyBias | T::ValueBias => [1, kv],
+            T::QueryNorm | T::KeyNorm => [1, self.head_dim],
+            T::AttentionNorm | T::FeedForwardNorm => [1, self.hidden],
+        }
     }
 
     /// What lies where in a page of this model.

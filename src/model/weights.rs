@@ -1,6 +1,7 @@
 //! The weights of a decoder on a device, checked against its options while they are loaded.
 
-use super::{LayerTensor, ModelError, ModelSpec, Names};
+use super::adapter::{Adapter, Numbers};
+use super::{LayerTensor, ModelError, ModelSpec, Names, Quantise};
 use crate::device::Ops;
 use crate::store::{ModelFiles, Tensor, WeightType};
 use std::collections::BTreeSet;
@@ -46,13 +47,36 @@ pub(super) struct LayerWeights<W, B> {
     pub down: W,
 }
 
+/// A matrix that is to be loaded, and how it is held.
+pub(super) struct Source<'a> {
+    /// `[outputs, inputs]`
+    pub tensor: &'a Tensor,
+    pub kind: WeightType,
+    /// A merged adapter's part.
+    pub added: Option<&'a Numbers>,
+}
+
+impl Source<'_> {
+    /// Whether it is held otherwise than the file has it.
+    pub(super) fn is_converted(&self) -> bool {
+        self.kind != self.tensor.kind || self.added.is_some()
+    }
+}
+
+/// How a model's matrices are held.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Holding<'a> {
+    pub quantise: Option<Quantise>,
+    pub merged: Option<&'a Adapter>,
+}
+
 /// Where tensors go when they are loaded: onto a device, or only into a sum of bytes.
 pub(super) trait Shelf {
     type Weight;
     type Buffer;
 
     /// Takes a matrix `[outputs, inputs]`.
-    fn matrix(&mut self, tensor: &Tensor) -> Result<Self::Weight, ModelError>;
+    fn matrix(&mut self, source: &Source<'_>) -> Result<Self::Weight, ModelError>;
 
     /// Takes a vector of a plain type.
     fn vector(&mut self, tensor: &Tensor) -> Result<Self::Buffer, ModelError>;
@@ -100,7 +124,14 @@ impl<O: Ops> Shelf for OnDevice<'_, O> {
     type Weight = O::Weight;
     type Buffer = O::Buffer;
 
-    fn matrix(&mut self, tensor: &Tensor) -> Result<O::Weight, ModelError> {
+    fn matrix(&mut self, source: &Source<'_>) -> Result<O::Weight, ModelError> {
+        let tensor = source.tensor;
+        if source.is_converted() {
+            let added = source.added.map(Numbers::added);
+            let weight = self.ops.converted(tensor, source.kind, added)?;
+            self.copied(tensor);
+            return Ok(weight);
+        }
         let weight = self.ops.weight(tensor)?;
         let [outputs, inputs] = tensor.shape[..] else { return Ok(weight) };
         if O::weight_bytes(tensor.kind, outputs, inputs) > 0 {
@@ -122,18 +153,20 @@ pub(super) fn load<S: Shelf>(
     shelf: &mut S,
     spec: &ModelSpec,
     files: &ModelFiles,
+    holding: Holding<'_>,
 ) -> Result<Weights<S::Weight, S::Buffer>, ModelError> {
-    let mut loader = Loader { shelf, files, names: Names::of(files), used: BTreeSet::new() };
-    let names = loader.names;
+    let names = Names::of(files);
+    let mut loader = Loader { shelf, files, holding, names, used: BTreeSet::new() };
+    let table = [spec.vocab, spec.hidden];
     let weights = Weights {
-        embedding: loader.matrix(names.embedding(), spec.vocab, spec.hidden)?,
+        embedding: loader.matrix(names.embedding(), table, None)?,
         layers: (0..spec.layers)
             .map(|layer| loader.layer(spec, layer))
             .collect::<Result<_, _>>()?,
         final_norm: loader.vector(names.final_norm(), spec.hidden)?,
         head: match spec.tied_head {
             true => None,
-            false => Some(loader.matrix(names.head(), spec.vocab, spec.hidden)?),
+            false => Some(loader.matrix(names.head(), table, None)?),
         },
     };
     loader.refuse_the_rest(spec.tied_head)?;
@@ -143,6 +176,7 @@ pub(super) fn load<S: Shelf>(
 struct Loader<'a, S> {
     shelf: &'a mut S,
     files: &'a ModelFiles,
+    holding: Holding<'a>,
     names: Names,
     used: BTreeSet<String>,
 }
@@ -173,11 +207,15 @@ impl<S: Shelf> Loader<'_, S> {
     fn matrix(
         &mut self,
         name: &str,
-        outputs: usize,
-        inputs: usize,
+        shape: [usize; 2],
+        added: Option<Numbers>,
     ) -> Result<S::Weight, ModelError> {
-        let tensor = self.tensor(name, &[outputs, inputs])?;
-        self.shelf.matrix(&tensor)
+        let tensor = self.tensor(name, &shape)?;
+        let kind = match self.holding.quantise {
+            Some(quantise) => quantise.of(tensor.kind, shape[1]),
+            None => tensor.kind,
+        };
+        self.shelf.matrix(&Source { tensor: &tensor, kind, added: added.as_ref() })
     }
 
     fn vector(&mut self, name: &str, len: usize) -> Result<S::Buffer, ModelError> {
@@ -192,38 +230,37 @@ impl<S: Shelf> Loader<'_, S> {
     ) -> Result<LayerWeights<S::Weight, S::Buffer>, ModelError> {
         use LayerTensor as T;
         let names = self.names;
-        let name = |tensor| names.layer(layer, tensor);
-        let (q, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
-        let mut product = |weight, bias, outputs| -> Result<_, ModelError> {
+        let matrix = |loader: &mut Self, tensor| -> Result<S::Weight, ModelError> {
+            let merged = loader.holding.merged;
+            let added = merged.map(|adapter| adapter.numbers(layer, tensor)).transpose()?;
+            loader.matrix(&names.layer(layer, tensor), spec.shape(tensor), added.flatten())
+        };
+        let vector = |loader: &mut Self, tensor| -> Result<S::Buffer, ModelError> {
+            loader.vector(&names.layer(layer, tensor), spec.shape(tensor)[1])
+        };
+        let product = |loader: &mut Self, weight, bias| -> Result<_, ModelError> {
             Ok(LinearWeights {
-                weight: self.matrix(&name(weight), outputs, spec.hidden)?,
+                weight: matrix(loader, weight)?,
                 bias: match spec.qkv_bias {
-                    true => Some(self.vector(&name(bias), outputs)?),
+                    true => Some(vector(loader, bias)?),
                     false => None,
                 },
             })
         };
-        let query = product(T::Query, T::QueryBias, q)?;
-        let key = product(T::Key, T::KeyBias, kv)?;
-        let value = product(T::Value, T::ValueBias, kv)?;
-        let head_norms = match spec.qk_norm {
-            true => Some((
-                self.vector(&name(T::QueryNorm), spec.head_dim)?,
-                self.vector(&name(T::KeyNorm), spec.head_dim)?,
-            )),
-            false => None,
-        };
         Ok(LayerWeights {
-            attention_norm: self.vector(&name(T::AttentionNorm), spec.hidden)?,
-            query,
-            key,
-            value,
-            head_norms,
-            output: self.matrix(&name(T::Output), spec.hidden, q)?,
-            feed_forward_norm: self.vector(&name(T::FeedForwardNorm), spec.hidden)?,
-            gate: self.matrix(&name(T::Gate), spec.ffn, spec.hidden)?,
-            up: self.matrix(&name(T::Up), spec.ffn, spec.hidden)?,
-            down: self.matrix(&name(T::Down), spec.hidden, spec.ffn)?,
+            attention_norm: vector(self, T::AttentionNorm)?,
+            query: product(self, T::Query, T::QueryBias)?,
+            key: product(self, T::Key, T::KeyBias)?,
+            value: product(self, T::Value, T::ValueBias)?,
+            head_norms: match spec.qk_norm {
+                true => Some((vector(self, T::QueryNorm)?, vector(self, T::KeyNorm)?)),
+                false => None,
+            },
+            output: matrix(self, T::Output)?,
+            feed_forward_norm: vector(self, T::FeedForwardNorm)?,
+            gate: matrix(self, T::Gate)?,
+            up: matrix(self, T::Up)?,
+            down: matrix(self, T::Down)?,
         })
     }
 

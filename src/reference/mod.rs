@@ -5,10 +5,11 @@
 
 mod rope;
 
+use crate::device::cpu::ggml_type;
 use crate::model::{LayerTensor, ModelError, ModelSpec, Names};
-use crate::store::{ModelFiles, Tensor as FileTensor, WeightType};
+use crate::store::{ModelFiles, Tensor as FileTensor};
 use crate::text::TokenId;
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::quantized::{QStorage, QTensor};
 use candle_core::{D, Device, Result as CandleResult, Tensor};
 use rope::rotate;
 use std::borrow::Cow;
@@ -72,27 +73,13 @@ fn read(files: &ModelFiles, name: &str) -> Result<Tensor, ReferenceError> {
 }
 
 fn dequantise(tensor: &FileTensor) -> CandleResult<Tensor> {
-    let kind = match tensor.kind {
-        WeightType::F32 => GgmlDType::F32,
-        WeightType::F16 => GgmlDType::F16,
-        WeightType::BF16 => GgmlDType::BF16,
-        WeightType::Q4_0 => GgmlDType::Q4_0,
-        WeightType::Q4_1 => GgmlDType::Q4_1,
-        WeightType::Q5_0 => GgmlDType::Q5_0,
-        WeightType::Q5_1 => GgmlDType::Q5_1,
-        WeightType::Q8_0 => GgmlDType::Q8_0,
-        WeightType::Q2_K => GgmlDType::Q2K,
-        WeightType::Q3_K => GgmlDType::Q3K,
-        WeightType::Q4_K => GgmlDType::Q4K,
-        WeightType::Q5_K => GgmlDType::Q5K,
-        WeightType::Q6_K => GgmlDType::Q6K,
-    };
     // candle asks for aligned bytes, files do not promise them.
     let bytes = tensor.bytes();
     let mut aligned = vec![0u64; bytes.len().div_ceil(8)];
     let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut aligned)[..bytes.len()];
     aligned.copy_from_slice(bytes);
-    let storage = QStorage::from_data(Cow::Borrowed(aligned), &Device::Cpu, kind)?;
+    let storage =
+        QStorage::from_data(Cow::Borrowed(aligned), &Device::Cpu, ggml_type(tensor.kind))?;
     QTensor::new(storage, tensor.shape.as_slice())?.dequantize(&Device::Cpu)
 }
 

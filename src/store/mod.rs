@@ -1,6 +1,7 @@
 //! Where files come from and how they are read: manifests, sources, digests, the cache folder,
 //! GGUF (a reader of our own) and safetensors (its crate). Uses no other room.
 
+mod adapter;
 mod cache;
 mod cursor;
 mod digest;
@@ -17,6 +18,7 @@ mod sources;
 mod split;
 mod weights;
 
+pub use adapter::AdapterFiles;
 pub use cache::Cache;
 pub use digest::{sha256_of, sha256_of_text};
 pub use error::StoreError;

@@ -96,42 +96,8 @@ impl SafetensorsModel {
 
     /// Maps one file and takes in its tensors; answers with the names of those left out.
     fn add_file(&mut self, path: &Path) -> Result<BTreeSet<String>, StoreError> {
-        let map = map_file(path)?;
-        let damaged = |what: &str, why: String| StoreError::Safetensors {
-            path: path.to_owned(),
-            what: what.to_owned(),
-            why: format!("{why}; fetch the file again"),
-        };
-        let (header, metadata) =
-            SafeTensors::read_metadata(&map).map_err(|e| damaged("header", e.to_string()))?;
-        let mut left_out = BTreeSet::new();
-        for (name, info) in metadata.tensors() {
-            let Some(kind) = weight_type(info.dtype) else {
-                if is_weight(info.dtype) {
-                    return Err(StoreError::Safetensors {
-                        path: path.to_owned(),
-                        what: format!("tensor `{name}`"),
-                        why: format!(
-                            "is stored as {:?}, which is not supported; take a model in F32, F16 or BF16",
-                            info.dtype
-                        ),
-                    });
-                }
-                left_out.insert(name);
-                continue;
-            };
-            let place =
-                place(kind, &info.shape, info.data_offsets, LENGTH_BYTES + header, map.len())
-                    .ok_or_else(|| {
-                        damaged(&format!("tensor `{name}`"), "its offsets are wrong".into())
-                    })?;
-            let map = Arc::clone(&map);
-            let tensor = Tensor::new(name.clone(), kind, info.shape.clone(), map, place.0, place.1);
-            if self.tensors.insert(name.clone(), tensor).is_some() {
-                return Err(damaged(&format!("tensor `{name}`"), "is in two files".into()));
-            }
-        }
-        self.bytes_mapped += map.len() as u64;
+        let (left_out, bytes) = read_tensors(path, &mut self.tensors)?;
+        self.bytes_mapped += bytes;
         Ok(left_out)
     }
 
@@ -171,6 +137,49 @@ impl SafetensorsModel {
         }
         Ok(())
     }
+}
+
+/// Maps one file and adds its tensors to others; answers with the names of those left out, which hold
+/// no weights, and with the bytes mapped.
+pub(super) fn read_tensors(
+    path: &Path,
+    tensors: &mut BTreeMap<String, Tensor>,
+) -> Result<(BTreeSet<String>, u64), StoreError> {
+    let map = map_file(path)?;
+    let damaged = |what: &str, why: String| StoreError::Safetensors {
+        path: path.to_owned(),
+        what: what.to_owned(),
+        why: format!("{why}; fetch the file again"),
+    };
+    let (header, metadata) =
+        SafeTensors::read_metadata(&map).map_err(|e| damaged("header", e.to_string()))?;
+    let mut left_out = BTreeSet::new();
+    for (name, info) in metadata.tensors() {
+        let Some(kind) = weight_type(info.dtype) else {
+            if is_weight(info.dtype) {
+                return Err(StoreError::Safetensors {
+                    path: path.to_owned(),
+                    what: format!("tensor `{name}`"),
+                    why: format!(
+                        "is stored as {:?}, which is not supported; take a model in F32, F16 or BF16",
+                        info.dtype
+                    ),
+                });
+            }
+            left_out.insert(name);
+            continue;
+        };
+        let place = place(kind, &info.shape, info.data_offsets, LENGTH_BYTES + header, map.len())
+            .ok_or_else(|| {
+            damaged(&format!("tensor `{name}`"), "its offsets are wrong".into())
+        })?;
+        let map = Arc::clone(&map);
+        let tensor = Tensor::new(name.clone(), kind, info.shape.clone(), map, place.0, place.1);
+        if tensors.insert(name.clone(), tensor).is_some() {
+            return Err(damaged(&format!("tensor `{name}`"), "is in two files".into()));
+        }
+    }
+    Ok((left_out, map.len() as u64))
 }
 
 /// Start and length in the file of a tensor, if they are inside it and what its shape asks for.

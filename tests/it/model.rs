@@ -1,9 +1,12 @@
 //! The forward pass against PyTorch's results, against the reference graph, and against itself: what
 //! must not change an answer, bit for bit; and what is refused.
 
+mod adapters;
 pub(crate) mod converted;
 mod invariance;
+pub(crate) mod lora;
 pub(crate) mod oracle;
+mod quantise;
 mod refusals;
 pub(crate) mod tiny;
 

@@ -73,6 +73,9 @@ pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
         memory: args.memory,
         pages_memory: args.pages_memory,
         no_prefix_cache: false,
+        quantise: None,
+        adapter: None,
+        merge: false,
         engine_log: None,
     };
     let digest = host::open(&model)?.digest()?;

@@ -197,6 +197,37 @@ tiered! {
         = rotate_body
 }
 
+/// The product of two rows in the declared order: eight sums by index mod 8, then the tree.
+#[inline(always)]
+fn dot<V: Lanes>(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_tail), (b, b_tail)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut acc = V::splat(0.0);
+    for (a, b) in a.iter().zip(b) {
+        acc = V::load(a).fma(V::load(b), acc);
+    }
+    V::load_tail(a_tail).fma(V::load_tail(b_tail), acc).sum()
+}
+
+#[inline(always)]
+fn add_low_rank_body<V: Lanes>(x: &[f32], down: &[f32], up: &[f32], out: &mut [f32]) {
+    let width = out.len();
+    let (outs, out_tail) = out.as_chunks_mut::<8>();
+    for (down, up) in down.chunks_exact(x.len()).zip(up.chunks_exact(width)) {
+        let share = V::splat(dot::<V>(down, x));
+        let (ups, up_tail) = up.as_chunks::<8>();
+        for (out, up) in outs.iter_mut().zip(ups) {
+            V::load(up).fma(share, V::load(out)).store(out);
+        }
+        V::load_tail(up_tail).fma(share, V::load_tail(out_tail)).store_tail(out_tail);
+    }
+}
+
+tiered! {
+    /// `out += upᵀ · (down · x)`, in the order of ranks; `down [rank, x.len()]`, `up [rank, out.len()]`.
+    pub(super) fn add_low_rank(x: &[f32], down: &[f32], up: &[f32], out: &mut [f32])
+        = add_low_rank_body
+}
+
 #[inline(always)]
 fn all_finite_body<V: Lanes>(x: &[f32]) -> bool {
     let (eights, tail) = x.as_chunks::<8>();
@@ -325,7 +356,11 @@ mod tests {
                 );
                 let mut halves = vec![0u16; len];
                 round_f16(tier, &a, &mut halves);
-                let bits = [gate, norm, sum, out, turned.concat()].concat();
+                // Of rank 2, from `len` inputs to as many outputs.
+                let (down, up) = ([&a[..], &b].concat(), [&b[..], &a].concat());
+                let mut changed = a.clone();
+                add_low_rank(tier, &b, &down, &up, &mut changed);
+                let bits = [gate, norm, sum, out, turned.concat(), changed].concat();
                 (bits.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), halves)
             };
             assert_eq!(run(Tier::portable()), run(Tier::detect()), "length {len}");
@@ -348,6 +383,30 @@ mod tests {
         for (x, got) in x.iter().zip(&norm) {
             let exact = f64::from(*x) / (mean + 1e-5).sqrt() * 1.5;
             assert!((f64::from(*got) - exact).abs() <= exact.abs() * 4e-7);
+        }
+    }
+
+    #[test]
+    fn a_low_rank_change_follows_its_formula() {
+        for (inputs, outputs, rank) in [(1, 1, 1), (7, 3, 2), (64, 40, 4), (33, 65, 16)] {
+            let wave = |step: f32, len: usize| -> Vec<f32> {
+                (0..len).map(|i| (i as f32 * step).sin()).collect()
+            };
+            let x = wave(0.9, inputs);
+            let (down, up) = (wave(0.37, rank * inputs), wave(0.53, rank * outputs));
+            let mut out = wave(1.1, outputs);
+            let before = out.clone();
+            add_low_rank(Tier::detect(), &x, &down, &up, &mut out);
+            for o in 0..outputs {
+                let exact: f64 = (0..rank)
+                    .map(|j| {
+                        let product = |i: usize| f64::from(down[j * inputs + i] * x[i]);
+                        f64::from(up[j * outputs + o]) * (0..inputs).map(product).sum::<f64>()
+                    })
+                    .sum();
+                let wanted = f64::from(before[o]) + exact;
+                assert!((f64::from(out[o]) - wanted).abs() < 1e-4, "{inputs} {outputs} {rank}");
+            }
         }
     }
 

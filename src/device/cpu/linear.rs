@@ -1,6 +1,7 @@
 //! Weights in memory and products with them, divided over threads by outputs, never inside a sum.
 
 use super::arena::zeroed;
+use super::convert::{Converter, row_bytes};
 use super::dense::{self, Plain, for_plain};
 use super::disjoint::Disjoint;
 #[cfg(target_arch = "x86_64")]
@@ -11,9 +12,10 @@ use super::pool::Pool;
 use super::quantised::{self, Activations, BLOCK, BlockDot, Format, PANEL, for_format};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
-use crate::device::DeviceError;
+use crate::device::{Added, DeviceError};
 use crate::store::{Tensor, WeightType};
 use memmap2::MmapMut;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A matrix `[outputs, inputs]`.
@@ -26,10 +28,15 @@ pub struct Weight {
 
 enum Store {
     /// Rows as they lie in the mapped file.
-    Plain(Tensor),
+    Mapped(Tensor),
+    /// Rows of a plain type, as a file would have them.
+    Plain(MmapMut),
     /// Panels of eight rows (`quantised`).
     Panels(MmapMut),
 }
+
+/// Gives the bytes of a range of rows as a file has them; ranges are whole panels but for the last.
+type RowsOf<'a, 'f> = &'a (dyn Fn(Range<usize>) -> Cow<'f, [u8]> + Sync);
 
 impl Weight {
     /// Bytes that a matrix takes beside its mapped file: whole panels of the block formats, nothing
@@ -39,33 +46,63 @@ impl Weight {
         outputs.div_ceil(PANEL) * for_format!(kind, panel_bytes[](blocks), 0)
     }
 
+    /// Bytes that a matrix takes that was converted to `kind`.
+    pub fn converted_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize {
+        match kind.block_len() {
+            1 => outputs.next_multiple_of(PANEL) * inputs * kind.block_bytes(),
+            _ => Self::held_bytes(kind, outputs, inputs),
+        }
+    }
+
     /// Takes a matrix from its file: plain types stay mapped, block formats are interleaved.
     pub(super) fn new(pool: &Pool, tensor: &Tensor) -> Result<Self, DeviceError> {
-        let refuse = |what| DeviceError::Weight { tensor: tensor.name.clone(), what };
-        let [outputs, inputs] = tensor.shape[..] else {
-            return Err(refuse(format!("a matrix was expected, its shape is {:?}", tensor.shape)));
-        };
+        let (outputs, inputs) = shape(tensor)?;
         let kind = tensor.kind;
+        if kind.block_len() == 1 {
+            return Ok(Self { outputs, inputs, kind, store: Store::Mapped(tensor.clone()) });
+        }
+        let (file, row_bytes) = (tensor.bytes(), row_bytes(kind, inputs));
+        let rows =
+            |rows: Range<usize>| Cow::Borrowed(&file[rows.start * row_bytes..rows.end * row_bytes]);
+        Self::copied(pool, kind, outputs, inputs, &rows)
+    }
+
+    /// Takes a matrix from its file and holds it as another type, or with something added.
+    pub(super) fn converted(
+        pool: &Pool,
+        tensor: &Tensor,
+        kind: WeightType,
+        added: Option<Added<'_>>,
+    ) -> Result<Self, DeviceError> {
+        let (outputs, inputs) = shape(tensor)?;
         if inputs % kind.block_len() != 0 {
-            return Err(refuse(format!("rows of {inputs} are not whole blocks of {kind:?}")));
+            return Err(refused(
+                tensor,
+                format!("rows of {inputs} are not whole blocks of {kind:?}"),
+            ));
         }
-        let row_bytes = inputs / kind.block_len() * kind.block_bytes();
-        if outputs.checked_mul(row_bytes) != Some(tensor.bytes().len()) {
-            return Err(refuse(format!(
-                "{} bytes do not hold {outputs} rows of {row_bytes} bytes",
-                tensor.bytes().len()
-            )));
-        }
-        let store = if kind.block_len() == 1 {
-            Store::Plain(tensor.clone())
-        } else {
-            let blocks = inputs / kind.block_len();
-            let panels = for_format!(
+        let converter = Converter::new(tensor, inputs, kind, added);
+        let rows = |rows: Range<usize>| Cow::Owned(converter.rows(rows));
+        let weight = Self::copied(pool, kind, outputs, inputs, &rows)?;
+        converter.finish()?;
+        Ok(weight)
+    }
+
+    /// A matrix in memory of its own.
+    fn copied(
+        pool: &Pool,
+        kind: WeightType,
+        outputs: usize,
+        inputs: usize,
+        rows: RowsOf<'_, '_>,
+    ) -> Result<Self, DeviceError> {
+        let store = match kind.block_len() {
+            1 => Store::Plain(copy_all(pool, rows, outputs, row_bytes(kind, inputs))?),
+            block_len => Store::Panels(for_format!(
                 kind,
-                interleave_all[](pool, tensor.bytes(), outputs, blocks),
+                interleave_all[](pool, rows, outputs, inputs / block_len),
                 unreachable!("the plain types went the other way")
-            );
-            Store::Panels(panels?)
+            )?),
         };
         Ok(Self { outputs, inputs, kind, store })
     }
@@ -76,12 +113,13 @@ impl Weight {
 
     /// One row as f32, `[inputs]`.
     pub(super) fn row(&self, row: usize, out: &mut [f32]) {
+        let plain = |all: &[u8], out: &mut [f32]| {
+            let bytes = row_bytes(self.kind, self.inputs);
+            dense::widen_kind(self.kind, &all[row * bytes..(row + 1) * bytes], out);
+        };
         match &self.store {
-            Store::Plain(tensor) => {
-                let bytes = self.inputs * self.kind.block_bytes();
-                let from = row * bytes;
-                dense::widen_kind(self.kind, &tensor.bytes()[from..from + bytes], out);
-            }
+            Store::Mapped(tensor) => plain(tensor.bytes(), out),
+            Store::Plain(bytes) => plain(bytes, out),
             Store::Panels(panels) => for_format!(
                 self.kind,
                 unpack[](panels, row, out),
@@ -108,28 +146,72 @@ fn panel_bytes<F: Format>(blocks: usize) -> usize {
     blocks * F::PANEL_SIZE
 }
 
-/// Interleaves in parallel: a panel is made of eight rows of the file, of `blocks` blocks each.
-fn interleave_all<F: Format + Unpacked>(
+/// Outputs and inputs of a tensor that is a matrix of whole rows.
+fn shape(tensor: &Tensor) -> Result<(usize, usize), DeviceError> {
+    let [outputs, inputs] = tensor.shape[..] else {
+        let what = format!("a matrix was expected, its shape is {:?}", tensor.shape);
+        return Err(refused(tensor, what));
+    };
+    let kind = tensor.kind;
+    if inputs % kind.block_len() != 0 {
+        return Err(refused(tensor, format!("rows of {inputs} are not whole blocks of {kind:?}")));
+    }
+    let (row, found) = (row_bytes(kind, inputs), tensor.bytes().len());
+    if outputs.checked_mul(row) != Some(found) {
+        let what = format!("{found} bytes do not hold {outputs} rows of {row} bytes");
+        return Err(refused(tensor, what));
+    }
+    Ok((outputs, inputs))
+}
+
+fn refused(tensor: &Tensor, what: String) -> DeviceError {
+    DeviceError::Weight { tensor: tensor.name.clone(), what }
+}
+
+/// Fills `units` parts of `size` bytes in parallel, as many a task as make up about a megabyte.
+fn fill_all(
     pool: &Pool,
-    file: &[u8],
-    outputs: usize,
-    blocks: usize,
+    units: usize,
+    size: usize,
+    fill: impl Fn(usize, &mut [u8]) + Sync,
 ) -> Result<MmapMut, DeviceError> {
-    let (rows, size) = (PANEL * blocks * F::SIZE, panel_bytes::<F>(blocks));
-    let units = outputs.div_ceil(PANEL);
     let bytes = units.checked_mul(size).ok_or(DeviceError::TooLarge { what: "a weight" })?;
     let mut map = zeroed(bytes, "weights")?;
     let out = Disjoint::new(&mut map, units, size);
-    // As many panels a task as make up about a megabyte.
-    let step = (1usize << 20).div_ceil(size);
+    let step = (1usize << 20).div_ceil(size.max(1));
     pool.run(units.div_ceil(step), &|task| {
         for unit in (task * step..units).take(step) {
-            let file = &file[unit * rows..file.len().min((unit + 1) * rows)];
-            // SAFETY: every panel is in exactly one task.
-            panels::interleave::<F>(file, blocks, unsafe { out.part(unit, 0, size) });
+            // SAFETY: every unit is in exactly one task.
+            fill(unit, unsafe { out.part(unit, 0, size) });
         }
     });
     Ok(map)
+}
+
+/// Interleaves in parallel: a panel is made of eight rows of the file, of `blocks` blocks each.
+fn interleave_all<F: Format + Unpacked>(
+    pool: &Pool,
+    rows: RowsOf<'_, '_>,
+    outputs: usize,
+    blocks: usize,
+) -> Result<MmapMut, DeviceError> {
+    fill_all(pool, outputs.div_ceil(PANEL), panel_bytes::<F>(blocks), |unit, out| {
+        let rows = rows(unit * PANEL..outputs.min((unit + 1) * PANEL));
+        panels::interleave::<F>(&rows, blocks, out);
+    })
+}
+
+/// Copies rows in parallel, eight at a time.
+fn copy_all(
+    pool: &Pool,
+    rows: RowsOf<'_, '_>,
+    outputs: usize,
+    row_bytes: usize,
+) -> Result<MmapMut, DeviceError> {
+    fill_all(pool, outputs.div_ceil(PANEL), PANEL * row_bytes, |unit, out| {
+        let rows = rows(unit * PANEL..outputs.min((unit + 1) * PANEL));
+        out[..rows.len()].copy_from_slice(&rows);
+    })
 }
 
 /// One product: a weight, its bias, and where its outputs go.
@@ -177,7 +259,8 @@ pub(super) fn multiply(tier: Tier, pool: &Pool, input: &Input<'_>, jobs: &[Job<'
                 unsafe { wide::panel_task(panels, job, input, units.clone()) }
             }
             Store::Panels(panels) => panel_task(tier, panels, job, input, units.clone()),
-            Store::Plain(tensor) => plain_task(tier, tensor.bytes(), job, input, units.clone()),
+            Store::Mapped(tensor) => plain_task(tier, tensor.bytes(), job, input, units.clone()),
+            Store::Plain(bytes) => plain_task(tier, bytes, job, input, units.clone()),
         }
     });
 }

@@ -3,6 +3,7 @@
 
 mod arena;
 mod attention;
+mod convert;
 mod dense;
 mod disjoint;
 mod float;
@@ -21,12 +22,13 @@ mod tests;
 mod wide;
 
 pub use arena::Arena;
+pub(crate) use convert::ggml_type;
 pub use lanes::Tier;
 pub use linear::Weight;
 
 use super::{
-    DeviceError, HiddenAt, Ops, PAGE_POSITIONS, PageId, PageLayout, Pairing, Product, RopeSpec,
-    RowsSpec,
+    Added, DeviceError, HiddenAt, LowRank, Ops, PAGE_POSITIONS, PageId, PageLayout, Pairing,
+    Product, RopeSpec, RowsSpec,
 };
 use crate::store::{Tensor, WeightType};
 use arena::TileMut;
@@ -182,6 +184,8 @@ pub struct Rows {
     slots: Vec<usize>,
     positions: Vec<usize>,
     tables: Vec<Vec<PageId>>,
+    /// Empty: no row has one.
+    adapters: Vec<Option<usize>>,
     /// Rows that follow each other in one sequence: (first row, count).
     runs: Vec<(usize, usize)>,
 }
@@ -304,6 +308,19 @@ impl Ops for Cpu {
         Weight::new(&self.pool, tensor)
     }
 
+    fn converted_bytes(kind: WeightType, outputs: usize, inputs: usize) -> usize {
+        Weight::converted_bytes(kind, outputs, inputs)
+    }
+
+    fn converted(
+        &self,
+        tensor: &Tensor,
+        kind: WeightType,
+        added: Option<Added<'_>>,
+    ) -> Result<Weight, DeviceError> {
+        Weight::converted(&self.pool, tensor, kind, added)
+    }
+
     fn arena(&self, layout: PageLayout, pages: usize) -> Result<Arena, DeviceError> {
         Arena::new(layout, pages)
     }
@@ -318,6 +335,7 @@ impl Ops for Cpu {
             slots: spec.slots.to_vec(),
             positions: spec.positions.to_vec(),
             tables: spec.tables.iter().map(|table| table.to_vec()).collect(),
+            adapters: spec.adapters.to_vec(),
             runs: runs(spec.slots, spec.positions),
         })
     }
@@ -377,6 +395,29 @@ impl Ops for Cpu {
             .collect();
         let ready = if needs_blocks(&jobs) { input.ready(count) } else { None };
         self.multiply(input.rows(count), ready, count, &jobs);
+    }
+
+    fn add_low_rank(
+        &mut self,
+        rows: &Rows,
+        input: &Matrix,
+        changes: &[Option<LowRank<'_, Self>>],
+        out: &mut Matrix,
+    ) {
+        let change = |row: usize| changes[(*rows.adapters.get(row)?)?].as_ref();
+        let adapted: Vec<usize> = (0..rows.len()).filter(|&row| change(row).is_some()).collect();
+        let (tier, inputs, outputs) = (self.tier, input.width, out.width);
+        let rank = changes.iter().flatten().map(|change| change.down.width / inputs).max();
+        let input = input.rows(rows.len());
+        let out = Disjoint::new(out.rows_mut(rows.len()), rows.len(), outputs);
+        self.each_row(adapted.len(), rank.unwrap_or(0) * (inputs + outputs), |index| {
+            let row = adapted[index];
+            let Some(change) = change(row) else { return };
+            let x = &input[row * inputs..(row + 1) * inputs];
+            // SAFETY: every row is worked on once.
+            let out = unsafe { out.part(row, 0, outputs) };
+            float::add_low_rank(tier, x, change.down.rows(1), change.up.rows(1), out);
+        });
     }
 
     fn head_rms_norm(&mut self, rows: &Rows, x: &mut Matrix, weight: &Matrix, eps: f32) {

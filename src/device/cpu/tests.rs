@@ -296,6 +296,48 @@ fn tiny_and_huge_activations_are_quantised_without_overflow() {
 }
 
 #[test]
+fn converted_rows_are_as_near_as_their_type_holds() {
+    let pool = Cpu::new(2).expect("threads").pool;
+    let plain = tensor(WeightType::F32, 11, 512, None);
+    let row = |weight: &Weight, row: usize| {
+        let mut out = vec![0.0; 512];
+        weight.row(row, &mut out);
+        out
+    };
+    let exact = weight(&plain).expect("a weight");
+    // Of the spread of even numbers on -1..1, 0.577: a step of Q8_0 is 1/127, of Q6_K about 1/31, of
+    // Q4_K about 2/15; errors are even on half a step to both sides.
+    for (kind, most) in [
+        (WeightType::F32, 1e-9),
+        (WeightType::F16, 3e-4),
+        (WeightType::BF16, 3e-3),
+        (WeightType::Q8_0, 0.005),
+        (WeightType::Q6_K, 0.02),
+        (WeightType::Q4_K, 0.08),
+    ] {
+        let converted = Weight::converted(&pool, &plain, kind, None).expect("a weight");
+        let (mut off, mut all) = (0.0, 0.0);
+        for r in 0..11 {
+            for (a, b) in row(&exact, r).iter().zip(row(&converted, r)) {
+                off += f64::from((a - b) * (a - b));
+                all += f64::from(a * a);
+            }
+        }
+        assert!((off / all).sqrt() <= most, "{kind:?}: {}", (off / all).sqrt());
+    }
+    // Added in the order of ranks: W + up₀ᵀ down₀ + up₁ᵀ down₁.
+    let (down, up) = (inputs(2, 512), inputs(2, 11));
+    let added = crate::device::Added { down: &down, up: &up };
+    let changed = Weight::converted(&pool, &plain, WeightType::F32, Some(added)).expect("a weight");
+    for r in 0..11 {
+        for (k, (was, is)) in row(&exact, r).iter().zip(row(&changed, r)).enumerate() {
+            let wanted = was + up[r] * down[k] + up[11 + r] * down[512 + k];
+            assert!((wanted - is).abs() < 1e-5, "row {r}, column {k}");
+        }
+    }
+}
+
+#[test]
 fn a_tensor_that_is_no_matrix_of_whole_blocks_is_refused() {
     let mut vector = tensor(WeightType::F32, 4, 8, None);
     vector.shape = vec![32];
@@ -379,6 +421,7 @@ impl Attending {
                     slots: &vec![0; count],
                     positions: &positions,
                     tables: &[&self.table],
+                    adapters: &[],
                 })
                 .expect("rows");
             let part = |x: &[f32], width: usize| {
@@ -489,6 +532,7 @@ fn rows_that_were_quantised_as_they_were_written_give_the_same_products() {
             slots: &[0; 9],
             positions: &positions,
             tables: &[&[PageId(0)]],
+            adapters: &[],
         })
         .expect("rows");
     let mut stream = Matrix::new(inputs(9, 64), 64);

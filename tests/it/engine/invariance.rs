@@ -20,10 +20,11 @@ use unsay::engine::{
     GenerationEvent, Hosted, Mark, Sampling, Session, Tag, TokenStats, replay,
 };
 use unsay::model::{AdapterId, LoadOptions, Transformer};
-use unsay::store::{ModelFiles, WeightType};
+use unsay::store::{AdapterFiles, ModelFiles, WeightType};
 use unsay::text::TokenId;
 
 use super::fake::{self, ADAPTER, Fake, block_on};
+use crate::model::lora::{Lora, modules_of};
 use crate::model::tiny::{Numbers, Tiny};
 
 const CONTEXT: usize = 150;
@@ -35,7 +36,7 @@ enum Subject {
     /// Hashes in place of arithmetic; hidden rows kept or not.
     Fake { keeps_hidden: bool },
     /// A small random model, with keys and values in some type.
-    Real { files: Box<ModelFiles>, kv: KvType, keep_hidden: bool },
+    Real { files: Box<ModelFiles>, adapters: Vec<AdapterFiles>, kv: KvType, keep_hidden: bool },
 }
 
 /// How it is hosted.
@@ -59,7 +60,7 @@ impl Subject {
                 };
                 fake.hosted(MODEL, Vec::new())
             }
-            Self::Real { files, kv, keep_hidden } => {
+            Self::Real { files, adapters, kv, keep_hidden } => {
                 let cpu = Cpu::with_tier(setting.threads, setting.tier).unwrap();
                 let options = LoadOptions {
                     threads: setting.threads,
@@ -67,6 +68,8 @@ impl Subject {
                     pages: setting.pages,
                     context: Some(CONTEXT),
                     keep_hidden: *keep_hidden,
+                    adapters: adapters.clone(),
+                    ..LoadOptions::default()
                 };
                 let decoder = Transformer::load_with(cpu, files, &options).unwrap();
                 Hosted {
@@ -74,14 +77,17 @@ impl Subject {
                     decoder: Box::new(decoder),
                     tokens: Arc::new(fake::token_bytes),
                     stop_ids: Vec::new(),
-                    adapters: Vec::new(),
+                    adapters: self.adapters(),
                 }
             }
         }
     }
 
-    fn has_adapter(&self) -> bool {
-        matches!(self, Self::Fake { .. })
+    fn adapters(&self) -> Vec<AdapterId> {
+        match self {
+            Self::Fake { .. } => vec![ADAPTER],
+            Self::Real { adapters, .. } => (0..adapters.len() as u32).map(AdapterId).collect(),
+        }
     }
 
     /// Room for everything, one thread, and every chunk whole.
@@ -122,7 +128,7 @@ struct Caller {
     numbers: Numbers,
     stems: Arc<Vec<Vec<TokenId>>>,
     pages: usize,
-    has_adapter: bool,
+    adapters: Vec<AdapterId>,
     sessions: Vec<Held>,
     answers: Answers,
 }
@@ -165,8 +171,8 @@ impl Caller {
     }
 
     async fn open(&mut self) {
-        let adapted = self.has_adapter && self.numbers.below(4) == 0;
-        let adapter = adapted.then_some(ADAPTER);
+        let adapted = !self.adapters.is_empty() && self.numbers.below(4) == 0;
+        let adapter = adapted.then(|| self.adapters[self.sessions.len() % self.adapters.len()]);
         let session = self.engine.open(MODEL, adapter).await.unwrap();
         self.sessions.push(Held { session, adapter, ids: Vec::new(), marks: Vec::new() });
         self.append(self.sessions.len() - 1).await;
@@ -446,7 +452,7 @@ fn run_schedule(subject: &Subject, number: u64) -> Met {
                         numbers: Numbers(numbers.next() ^ caller as u64),
                         stems: Arc::clone(&stems),
                         pages: setting.pages,
-                        has_adapter: subject.has_adapter(),
+                        adapters: subject.adapters(),
                         sessions: Vec::new(),
                         answers: Arc::clone(&answers),
                     };
@@ -528,14 +534,16 @@ fn nothing_changes_the_answer_but_the_seed() {
 /// The same on real arithmetic: threads, instruction sets, formats of weights, keys and values.
 #[test]
 fn nothing_changes_the_answer_of_a_real_decoder() {
-    let tiny = |architecture, kind| {
+    let real = |architecture, kind, kv, keep_hidden| {
         let tiny = Tiny { vocab: fake::VOCAB, ..Tiny::new(architecture, kind) };
-        tiny.files()
-    };
-    let real = |architecture, kind, kv, keep_hidden| Subject::Real {
-        files: Box::new(tiny(architecture, kind)),
-        kv,
-        keep_hidden,
+        let modules = modules_of(&tiny);
+        let adapters = [&modules[..], &modules[..2]];
+        Subject::Real {
+            files: Box::new(tiny.files()),
+            adapters: adapters.map(|some| Lora::random(2, some, 4, 9).files()).into(),
+            kv,
+            keep_hidden,
+        }
     };
     let subjects = [
         real("llama", WeightType::Q4_1, KvType::F16, true),

@@ -279,7 +279,7 @@ fn a_batch_that_breaks_a_rule_is_refused_with_its_row() {
         (vec![row(0, 0, 0), row(0, 2, 0)], BatchProblem::NotRising { position: 2, expected: 1 }),
         (vec![row(0, 0, 0), row(0, 0, 0)], BatchProblem::NotRising { position: 0, expected: 1 }),
         (vec![row(0, 16, 0), row(1, 0, 0)], BatchProblem::SharedPage { page: 1, other: 0 }),
-        (vec![adapter], BatchProblem::Adapter),
+        (vec![adapter], BatchProblem::Adapter { adapter: 0, known: 0 }),
     ] {
         match model.forward(&Batch { rows: &batch, tables: &tables }) {
             Err(ModelError::Batch { row, problem: found }) => {

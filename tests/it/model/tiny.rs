@@ -168,22 +168,7 @@ struct Writer {
 
 impl Writer {
     fn add(&mut self, name: &str, kind: WeightType, shape: &[u64], bytes: &[u8]) {
-        let code = match kind {
-            WeightType::F32 => 0,
-            WeightType::F16 => 1,
-            WeightType::Q4_0 => 2,
-            WeightType::Q4_1 => 3,
-            WeightType::Q5_0 => 6,
-            WeightType::Q5_1 => 7,
-            WeightType::Q8_0 => 8,
-            WeightType::Q2_K => 10,
-            WeightType::Q3_K => 11,
-            WeightType::Q4_K => 12,
-            WeightType::Q5_K => 13,
-            WeightType::Q6_K => 14,
-            WeightType::BF16 => 30,
-        };
-        self.file = std::mem::take(&mut self.file).tensor(name, code, shape, bytes);
+        self.file = std::mem::take(&mut self.file).tensor(name, code(kind), shape, bytes);
     }
 
     fn vector(&mut self, name: &str, len: usize, middle: f32, spread: f32) {
@@ -233,5 +218,24 @@ impl Writer {
             _ => {}
         }
         block
+    }
+}
+
+/// A type's code in the format.
+pub fn code(kind: WeightType) -> u32 {
+    match kind {
+        WeightType::F32 => 0,
+        WeightType::F16 => 1,
+        WeightType::Q4_0 => 2,
+        WeightType::Q4_1 => 3,
+        WeightType::Q5_0 => 6,
+        WeightType::Q5_1 => 7,
+        WeightType::Q8_0 => 8,
+        WeightType::Q2_K => 10,
+        WeightType::Q3_K => 11,
+        WeightType::Q4_K => 12,
+        WeightType::Q5_K => 13,
+        WeightType::Q6_K => 14,
+        WeightType::BF16 => 30,
     }
 }

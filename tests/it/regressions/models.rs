@@ -41,3 +41,20 @@ fn a_head_that_is_not_there_is_the_embedding() {
         assert!(share < 1e-4, "{name}: {share} of the range");
     }
 }
+
+/// mold 117: weights were loaded at 8 MB/s, and nobody was told.
+#[test]
+fn the_rate_of_loading_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_unsay"))
+        .args(["generate", "--prompt", "Rivers are", "--max-tokens", "2"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    // What is copied of the default model: 92 MiB, all of it in block formats.
+    let told = said.split("loaded in ").nth(1).unwrap_or_else(|| panic!("no word of it: {said}"));
+    assert!(told.contains(" s, 92 MiB of weights at ") && told.contains(" MiB/s"), "{said}");
+    assert!(!told.contains("stay mapped"), "{said}");
+}
