@@ -1,5 +1,6 @@
 //! The store through its public door: GGUF, safetensors, manifests, pulling, opening.
 
+mod mutations;
 mod shards;
 
 use crate::support;
@@ -65,7 +66,7 @@ mod damaged_gguf {
     }
 
     /// Reads everything that a file offers, to see that nothing of it panics.
-    fn read_all(gguf: &Gguf) {
+    pub(super) fn read_all(gguf: &Gguf) {
         let metadata = gguf.metadata();
         for key in metadata.keys() {
             let _ = (metadata.u32(key), metadata.u64(key), metadata.f32(key), metadata.bool(key));
