@@ -24,6 +24,14 @@ use task::Items;
 
 /// `unsay eval`
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    if args.model.adapter.is_some() || args.model.quantise.is_some() {
+        return Err(Failure::usage(
+            "the journal of a run names neither --adapter nor --quantise yet",
+        )
+        .hint(
+            "evaluate a GGUF that was quantised before, or a checkpoint with the adapter merged",
+        ));
+    }
     let items = Items::select(args)?;
     let methods = args
         .methods
