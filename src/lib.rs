@@ -2,7 +2,7 @@
 //!
 //! The rooms, from the ground up (a room uses only rooms above it in this list):
 //! `stats` · `journal` · `store` · `text` · `device` · `model` · `reference` · `engine` · `llm` · `answer` · `program` ·
-//! `methods` · `runs` · `cli`. ARCHITECTURE.md says what lives in each.
+//! `tasks` · `methods` · `runs` · `cli`. ARCHITECTURE.md says what lives in each.
 
 pub mod answer;
 pub mod cli;
@@ -17,4 +17,5 @@ pub mod reference;
 pub mod runs;
 pub mod stats;
 pub mod store;
+pub mod tasks;
 pub mod text;

@@ -3,12 +3,14 @@
 mod code;
 mod equality;
 mod extract;
+mod verdict;
 
 use serde::{Deserialize, Serialize};
 
 pub use code::{Code, CodeRule, defines, read_code};
 pub use equality::{Equality, compare};
 pub use extract::{Extracted, LADDER, Rule, extract, tagged, without_thoughts};
+pub use verdict::Verdict;
 
 /// What kind of answer a problem wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -43,6 +43,8 @@ pub enum Command {
     Pull(PullArgs),
     /// List the methods
     Methods,
+    /// List the tasks, and which of their data are here; or show items of one
+    Tasks(TasksArgs),
     /// Show the logic units of a Python program
     Units(UnitsArgs),
     /// Show the token ids of a text
@@ -313,6 +315,45 @@ pub struct PullArgs {
     /// Read the file again and check its digest, also if it was checked before
     #[arg(long)]
     pub verify: bool,
+}
+
+#[derive(Args)]
+pub struct TasksArgs {
+    #[command(subcommand)]
+    pub command: Option<TasksCommand>,
+    /// The folder of all data sets [default: $UNSAY_DATA]
+    #[arg(long, value_name = "FOLDER")]
+    pub data: Option<PathBuf>,
+    /// Print an array of {name, summary, items, whole, damaged, path}
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum TasksCommand {
+    /// Show items of a task with what is right
+    Show(ShowArgs),
+}
+
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The task's name
+    pub name: String,
+    /// How many items
+    #[arg(default_value_t = 3)]
+    pub count: usize,
+    /// The task's file, or a folder with it [default: the task's file in $UNSAY_DATA]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Draw the items at random, by this seed, instead of taking the first ones
+    #[arg(long, value_name = "SEED")]
+    pub sample: Option<u64>,
+    /// Just these items
+    #[arg(long, value_delimiter = ',', value_name = "ID,…")]
+    pub ids: Vec<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

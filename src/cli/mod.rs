@@ -13,6 +13,7 @@ mod output;
 mod prompts;
 mod setup;
 mod solve;
+mod tasks;
 mod trace_file;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Models => models::list(),
         Command::Pull(args) => models::pull(&args),
         Command::Methods => solve::list_methods(),
+        Command::Tasks(args) => tasks::tasks(&args),
         Command::Units(args) => inspect::units(&args),
         Command::Tokenize(args) => inspect::tokenize(&args),
         Command::Generate(args) => inspect::generate(&args),

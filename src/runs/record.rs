@@ -2,21 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::answer::Verdict;
 use crate::llm::Cost;
 use crate::methods::{Failure, Outcome, Status};
 
 use super::SCHEMA;
 use super::run::Judgement;
-
-/// Whether an answer is right. Only `Right` counts as right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Right,
-    Wrong,
-    /// The grader could not tell.
-    Undecided,
-}
 
 /// What decides the content of a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -12,5 +12,6 @@ mod runs;
 mod sandbox;
 mod store;
 mod support;
+mod tasks;
 mod text;
 mod units;

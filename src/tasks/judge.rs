@@ -1,0 +1,110 @@
+//! Whether an answer to an item is right.
+
+use super::words::{f1, normalised};
+use super::{Gold, Item, choice};
+use crate::answer::{Equality, Verdict, compare};
+use crate::program::sandbox::Sandbox;
+
+/// What the grader said, and the rule that decided.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Judged {
+    pub verdict: Verdict,
+    pub rule: String,
+}
+
+impl Judged {
+    pub(super) fn new(verdict: Verdict, rule: impl Into<String>) -> Self {
+        Self { verdict, rule: rule.into() }
+    }
+}
+
+/// Why an answer could not be judged on this machine now.
+#[derive(Debug, thiserror::Error)]
+pub enum JudgeError {
+    #[error("programs are judged in the sandbox, and there is none here")]
+    NoSandbox,
+    #[error(transparent)]
+    Sandbox(#[from] crate::program::sandbox::SandboxError),
+}
+
+/// Judges an answer: a value, an option, words, or for code a program, which is run in the sandbox.
+pub async fn judge(
+    item: &Item,
+    answer: &str,
+    _sandbox: Option<&Sandbox>,
+) -> Result<Judged, JudgeError> {
+    Ok(match &item.gold {
+        Gold::Values(values) => judge_values(answer, values),
+        Gold::Choice { letter, options } => match choice::chosen(answer, options) {
+            Some((named, rule)) if named == *letter => Judged::new(Verdict::Right, rule),
+            Some((_, rule)) => Judged::new(Verdict::Wrong, rule),
+            None => Judged::new(Verdict::Undecided, "no option named"),
+        },
+        Gold::Words(gold) if normalised(answer) == normalised(gold) => {
+            Judged::new(Verdict::Right, "exact match")
+        }
+        Gold::Words(gold) => Judged::new(Verdict::Wrong, format!("F1 {:.3}", f1(answer, gold))),
+    })
+}
+
+/// One value by `compare`; several in their order; words by words.
+fn judge_values(answer: &str, values: &[String]) -> Judged {
+    if let [gold] = values {
+        return match compare(answer, gold) {
+            Equality::Equal => Judged::new(Verdict::Right, "value"),
+            Equality::Different => Judged::new(Verdict::Wrong, "value"),
+            Equality::Undecided if is_words(gold) && normalised(answer) == normalised(gold) => {
+                Judged::new(Verdict::Right, "words")
+            }
+            Equality::Undecided => Judged::new(Verdict::Undecided, "not comparable"),
+        };
+    }
+    let bare = answer.trim().trim_matches(['(', ')', '[', ']', '{', '}']);
+    let parts: Vec<&str> = bare
+        .split([';', ','])
+        .flat_map(|part| part.split(" and "))
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect();
+    if parts.len() != values.len() {
+        return Judged::new(Verdict::Undecided, "not as many values");
+    }
+    let each: Vec<Equality> =
+        parts.iter().zip(values).map(|(one, gold)| compare(one, gold)).collect();
+    let verdict = if each.iter().all(|equality| *equality == Equality::Equal) {
+        Verdict::Right
+    } else if each.contains(&Equality::Different) {
+        Verdict::Wrong
+    } else {
+        Verdict::Undecided
+    };
+    Judged::new(verdict, "values in order")
+}
+
+/// Whether a gold answer is a name or a sentence: letters, no digits and no mathematics.
+fn is_words(gold: &str) -> bool {
+    gold.chars().filter(|c| c.is_alphabetic()).count() > 1
+        && gold.chars().all(|c| c.is_alphabetic() || c.is_whitespace() || ".,'-".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(answer: &str, values: &[&str]) -> Verdict {
+        judge_values(answer, &values.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>()).verdict
+    }
+
+    #[test]
+    fn values_and_words() {
+        use Verdict::{Right, Undecided, Wrong};
+        assert_eq!(verdict("$2,125", &["2125"]), Right);
+        assert_eq!(verdict("9", &["9.5"]), Wrong);
+        assert_eq!(verdict("mrs hilt", &["Mrs. Hilt"]), Right);
+        assert_eq!(verdict("Ted", &["Mrs. Hilt"]), Undecided);
+        assert_eq!(verdict("11, 12 and 13", &["11", "12", "13"]), Right);
+        assert_eq!(verdict("(12; 11)", &["11", "12"]), Wrong);
+        assert_eq!(verdict("11", &["11", "12"]), Undecided);
+        assert_eq!(verdict("xy", &["yx"]), Undecided);
+    }
+}
