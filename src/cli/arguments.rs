@@ -141,6 +141,23 @@ pub enum QuantiseArg {
     Q6K,
 }
 
+/// How a model that can is to think before it answers.
+#[derive(Args, Clone, Copy, Default)]
+pub struct ThinkingArgs {
+    /// Think before answering, or not, where the model's chat template has a switch for it
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
+    pub thinking: Option<ThinkingArg>,
+    /// Most tokens of each think block; then it is closed and the answer begins
+    #[arg(long, value_name = "TOKENS")]
+    pub thinking_budget: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ThinkingArg {
+    On,
+    Off,
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum KvArg {
     #[default]
@@ -159,6 +176,8 @@ pub struct SolveArgs {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub thinking: ThinkingArgs,
     /// The method (`unsay methods`)
     #[arg(long, default_value = "ralu")]
     pub method: String,

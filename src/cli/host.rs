@@ -4,13 +4,15 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::arguments::{KvArg, ModelArgs, QuantiseArg};
+use super::arguments::{KvArg, ModelArgs, QuantiseArg, ThinkingArg, ThinkingArgs};
 use super::failure::{Failure, chain};
 use super::output::note;
 use crate::device::KvType;
 use crate::engine::plan::{Budget, Plan};
 use crate::engine::{Engine, EngineError, EngineOptions, ReplayError, Replayed};
-use crate::llm::{self, Embedded, HostAdapter, HostError, HostModel, HostOptions, Hosting};
+use crate::llm::{
+    self, Embedded, HostAdapter, HostError, HostModel, HostOptions, Hosting, Thinking,
+};
 use crate::model::{AdapterId, ModelError, Quantise};
 use crate::store::{self, AdapterFiles, Cache, ModelFiles};
 use crate::text::{TemplateError, Tokenizer, TokenizerError};
@@ -43,7 +45,16 @@ pub fn open(args: &ModelArgs) -> Result<ModelFiles, Failure> {
 
 /// Plans the model's memory, loads it and starts an engine for it.
 pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
-    let (name, hosting) = plan(args)?;
+    host_thinking(args, ThinkingArgs::default(), tell)
+}
+
+/// The same for a model that is to hold dialogues.
+pub fn host_thinking(
+    args: &ModelArgs,
+    thinking: ThinkingArgs,
+    tell: Tell,
+) -> Result<Host, Failure> {
+    let (name, hosting) = plan(args, thinking)?;
     if tell != Tell::Nothing {
         hosting.memory().notes().iter().for_each(|line| note!("{line}"));
     }
@@ -63,12 +74,12 @@ pub fn host(args: &ModelArgs, tell: Tell) -> Result<Host, Failure> {
 
 /// Runs an engine's log again on the model.
 pub fn replay(args: &ModelArgs, log: impl BufRead) -> Result<Replayed, Failure> {
-    Ok(plan(args)?.1.replay(log)?)
+    Ok(plan(args, ThinkingArgs::default())?.1.replay(log)?)
 }
 
 /// The plan of the model's memory in a line; nothing is loaded.
 pub fn plan_line(args: &ModelArgs) -> Result<String, Failure> {
-    Ok(plan(args)?.1.memory().line())
+    Ok(plan(args, ThinkingArgs::default())?.1.memory().line())
 }
 
 /// How keys and values are kept, by name.
@@ -100,7 +111,7 @@ fn log_file(args: &ModelArgs) -> Result<Option<Box<dyn Write + Send>>, Failure> 
     Ok(Some(Box::new(file)))
 }
 
-fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
+fn plan(args: &ModelArgs, thinking: ThinkingArgs) -> Result<(String, Hosting), Failure> {
     let threads = threads(args)?;
     let budget = Budget { memory: args.memory, page_memory: args.pages_memory };
     let adapter = args.adapter.as_deref().map(adapter).transpose()?;
@@ -119,6 +130,10 @@ fn plan(args: &ModelArgs) -> Result<(String, Hosting), Failure> {
         }),
         adapters: adapter.filter(|_| !args.merge).into_iter().collect(),
         merge: merged,
+        thinking: Thinking {
+            switch: thinking.thinking.map(|thinking| thinking == ThinkingArg::On),
+            budget: thinking.thinking_budget,
+        },
         ..HostModel::open(&args.model, &Cache::locate()?)?
     };
     let name = model.name.clone();

@@ -33,7 +33,7 @@ pub fn solve(args: &SolveArgs) -> Result<ExitCode, Failure> {
         (false, true) => host::Tell::Table,
         (false, false) => host::Tell::Line,
     };
-    let host = host::host(&args.model, tell)?;
+    let host = host::host_thinking(&args.model, args.thinking, tell)?;
     let llm = host.llm()?;
     // Made only now, so that a failed start leaves no empty trace behind.
     let trace = args.trace.as_deref().map(TraceFile::create).transpose()?.map(Arc::new);

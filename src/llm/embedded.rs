@@ -5,20 +5,23 @@
 //! correction pays for the tokens that changed, and for nothing before them. What the model generated
 //! stands in the dialogue as the ids it was generated as.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use super::history::{History, Message};
+use super::thinking::{Next, Part, Progress, Tags, Thinking};
+use super::writing::Writing;
 use super::{
     Abilities, Ask, Cost, Dialogue, DialogueMark, Llm, LlmError, Opening, Reply, ReplyToken, Role,
     TakenBack, TokenId,
 };
 use crate::engine::{
-    Engine, EngineError, Finish, GenerationEvent, Sampling, Session, Tag, TokenStats,
+    Engine, EngineError, Finish, FinishReason, GenerationEvent, Sampling, Session, Tag,
 };
 use crate::model::AdapterId;
-use crate::text::{self, ChatTemplate, Detokenizer, TemplateError, Tokenizer};
+use crate::text::{self, ChatTemplate, TemplateError, Tokenizer};
 
 /// A model of an engine of this process. Clones share the engine.
 #[derive(Clone)]
@@ -30,6 +33,8 @@ pub struct Embedded {
     template: Arc<ChatTemplate>,
     /// Its dialogues are held with this adapter.
     adapter: Option<AdapterId>,
+    tags: Option<Tags>,
+    thinking: Thinking,
 }
 
 impl Embedded {
@@ -47,13 +52,37 @@ impl Embedded {
             return Err(EngineError::UnknownModel { name: name.to_owned(), hosted });
         };
         let context_length = model.context_length;
+        let tags = Tags::of(&tokenizer);
+        let thinking = Thinking::default();
         let (name, adapter) = (name.to_owned(), None);
-        Ok(Self { name, context_length, engine, tokenizer, template, adapter })
+        Ok(Self { engine, name, context_length, tokenizer, template, adapter, tags, thinking })
     }
 
     /// The same model with one of its adapters.
     pub fn with_adapter(self, adapter: AdapterId) -> Self {
         Self { adapter: Some(adapter), ..self }
+    }
+
+    /// The same model that thinks as it is told. A template without the switch that is set, and a
+    /// vocabulary without the tags that a budget needs, are refused; `origin` names the model's files.
+    pub fn with_thinking(
+        mut self,
+        thinking: Thinking,
+        origin: &Path,
+    ) -> Result<Self, TemplateError> {
+        let path = || origin.to_owned();
+        if let Some(on) = thinking.switch {
+            if !self.template.has_thinking_switch(&self.tokenizer)? {
+                return Err(TemplateError::NoThinkingSwitch { path: path() });
+            }
+            let template = (*self.template).clone().with_variable("enable_thinking", on);
+            self.template = Arc::new(template);
+        }
+        if thinking.budget.is_some() && self.tags.is_none() {
+            return Err(TemplateError::NoThinkingTokens { path: path() });
+        }
+        self.thinking = thinking;
+        Ok(self)
     }
 
     /// The engine, with the ledger of all dialogues.
@@ -71,14 +100,7 @@ impl Embedded {
         messages: &[Message],
         generation_prompt: bool,
     ) -> Result<Vec<TokenId>, TemplateError> {
-        let messages: Vec<text::Message<'_>> = messages
-            .iter()
-            .map(|message| match message.ids.as_slice() {
-                [] => text::Message::text(message.role, &message.text),
-                ids => text::Message::ids(message.role, ids),
-            })
-            .collect();
-        self.template.ids(&self.tokenizer, &messages, generation_prompt)
+        self.template.ids(&self.tokenizer, &rendered(messages), generation_prompt)
     }
 
     fn engine_error(&self, error: EngineError) -> LlmError {
@@ -125,6 +147,10 @@ struct EmbeddedDialogue {
 impl EmbeddedDialogue {
     /// Brings the session up to where the reply begins; answers with how many ids the template gave
     /// up by writing earlier turns differently.
+    ///
+    /// What was generated stays as it was, and so does what the template wrote before it: a think block
+    /// that it leaves out of turns that are past, say. Where it writes other messages differently than
+    /// before, the ids from there on are given up.
     async fn bring_up(&mut self) -> Result<u64, LlmError> {
         let wanted = self
             .model
@@ -178,7 +204,55 @@ impl EmbeddedDialogue {
     }
 
     fn template_error(&self, error: &TemplateError) -> LlmError {
-        LlmError::Template { model: self.model.name.clone(), what: error.to_string() }
+        let model = self.model.name.clone();
+        match error {
+            TemplateError::Refused { message } => {
+                LlmError::Template { model, what: message.clone() }
+            }
+            other => LlmError::Rendering { model, what: other.to_string() },
+        }
+    }
+
+    /// What stands before the reply since the turn was opened.
+    fn lead(&self) -> Result<Vec<TokenId>, LlmError> {
+        let messages = rendered(self.history.messages());
+        let lead = self.model.template.lead(&self.model.tokenizer, &messages);
+        lead.map_err(|error| self.template_error(&error))
+    }
+
+    /// Draws a part of a reply, told as it comes.
+    async fn draw(
+        &mut self,
+        sampling: &Sampling,
+        writing: &mut Writing<'_>,
+        progress: &mut Progress,
+    ) -> Result<Finish, EngineError> {
+        let tag = self.tag();
+        let mut generation = self.session.generate(sampling, &tag).await?;
+        loop {
+            match generation.next().await {
+                Some(Ok(GenerationEvent::Token(token))) => {
+                    let is_tag = progress.token(token.id());
+                    self.history.piece(&writing.token(&token.stats, is_tag));
+                }
+                Some(Ok(GenerationEvent::Finish(finish))) => return Ok(finish),
+                Some(Err(error)) => return Err(error),
+                None => {
+                    let what = "the reply ended without saying how".to_owned();
+                    return Err(EngineError::Stopped { what });
+                }
+            }
+        }
+    }
+
+    /// Puts ids behind a reply that goes on, unless nothing could follow them.
+    async fn put(&mut self, ids: &[TokenId]) -> Result<bool, EngineError> {
+        let held = self.session.len().await?;
+        let room = held + ids.len() < self.model.context_length;
+        if room {
+            self.session.append(ids).await?;
+        }
+        Ok(room)
     }
 
     /// How many of the session's ids lie after the dialogue's end at a mark. A template that refuses
@@ -204,29 +278,58 @@ impl Dialogue for EmbeddedDialogue {
     }
 
     async fn reply(&mut self, ask: &Ask) -> Result<Reply, LlmError> {
-        let dropped = self.bring_up().await?;
-        let (sampling, tag) = (self.sampling(ask), self.tag());
-        let model = &self.model;
-        let mut writing = Writing::new(&model.tokenizer);
+        let dropped_tokens = self.bring_up().await?;
+        let lead = self.lead()?;
+        let model = self.model.clone();
         let refused = |error| model.engine_error(error);
-        let mut generation = self.session.generate(&sampling, &tag).await.map_err(refused)?;
-        let finish = loop {
-            match generation.next().await {
-                Some(Ok(GenerationEvent::Token(token))) => {
-                    self.history.piece(&writing.token(&token.stats));
+        let budget = model.thinking.budget;
+        let mut progress = Progress::new(model.tags, budget, &lead, ask.max_tokens);
+        let mut writing = Writing::new(&model.tokenizer, progress.inside());
+        let mut cost = Cost { dropped_tokens, ..Cost::default() };
+        let reason = loop {
+            let (next, finish) = match progress.part() {
+                None => (progress.without_a_part(), None),
+                Some(Part { max_tokens, stop_ids }) => {
+                    let sampling = Sampling { max_tokens, stop_ids, ..self.sampling(ask) };
+                    let drawn = self.draw(&sampling, &mut writing, &mut progress).await;
+                    let finish = drawn.map_err(refused)?;
+                    cost += finish.cost;
+                    (progress.after(&finish), Some(finish))
                 }
-                Some(Ok(GenerationEvent::Finish(finish))) => break finish,
-                Some(Err(error)) => return Err(refused(error)),
-                None => {
-                    let what = "the reply ended without saying how".to_owned();
-                    return Err(LlmError::Engine { what });
+            };
+            let ids = match (next, finish) {
+                (Next::End, None) => {
+                    self.history.piece(&writing.end(&[]));
+                    break FinishReason::MaxTokens;
                 }
+                (Next::End, Some(finish)) => {
+                    self.history.piece(&writing.end(&finish.tail));
+                    break finish.reason;
+                }
+                (Next::Tag(id), finish) => {
+                    progress.token(id);
+                    let stats = finish.iter().flat_map(|finish| &finish.cut).next();
+                    if let Some(drawn) = stats {
+                        self.history.piece(&writing.token(&drawn.stats, true));
+                    }
+                    vec![id]
+                }
+                (Next::Close, _) => {
+                    let closing = model.tags.map(|tags| tags.closing(&model.tokenizer));
+                    let ids = closing.transpose().map_err(|e| self.template_error(&e.into()))?;
+                    let ids = ids.unwrap_or_default();
+                    progress.closed();
+                    self.history.piece(&writing.close(&ids));
+                    ids
+                }
+            };
+            if !self.put(&ids).await.map_err(refused)? {
+                writing.take_back(ids.len());
+                break FinishReason::ContextFull;
             }
         };
-        self.history.piece(&writing.end(&finish));
-        let cost = Cost { dropped_tokens: dropped, ..finish.cost };
-        let reply = writing.reply(finish, cost).map_err(|what| LlmError::Engine { what })?;
-        self.history.heard(&reply);
+        let reply = writing.reply(reason, cost).map_err(|what| LlmError::Engine { what })?;
+        self.history.heard(&reply, lead);
         Ok(reply)
     }
 
@@ -251,18 +354,19 @@ impl Dialogue for EmbeddedDialogue {
     }
 
     async fn score(&mut self, text: &str) -> Result<Vec<ReplyToken>, LlmError> {
-        let ids = self.model.tokenizer.encode(text).map_err(|e| self.template_error(&e.into()))?;
+        let ids = self.model.tokenizer.encode_behind(text);
+        let ids = ids.map_err(|e| self.template_error(&e.into()))?;
         let dropped = self.bring_up().await?;
         let tag = self.tag();
         let scored = self.session.score(&ids, 0, &tag).await;
         let scored = scored.map_err(|e| self.model.engine_error(e))?;
         self.history.charge(Cost { dropped_tokens: dropped, ..scored.cost });
-        let mut writing = Writing::new(&self.model.tokenizer);
+        let mut writing = Writing::new(&self.model.tokenizer, false);
         for token in &scored.tokens {
-            writing.token(token);
+            writing.token(token, false);
         }
-        writing.finish(&[]);
-        Ok(writing.tokens)
+        writing.end(&[]);
+        Ok(writing.into_tokens())
     }
 
     fn messages(&self) -> Vec<(Role, String)> {
@@ -274,63 +378,15 @@ impl Dialogue for EmbeddedDialogue {
     }
 }
 
-/// A reply as it becomes text.
-struct Writing<'t> {
-    tokenizer: &'t Tokenizer,
-    detokenizer: Detokenizer,
-    text: String,
-    tokens: Vec<ReplyToken>,
-    ids: Vec<TokenId>,
-    /// Text before a stop string that no whole token holds.
-    tail: String,
-}
-
-impl<'t> Writing<'t> {
-    fn new(tokenizer: &'t Tokenizer) -> Self {
-        let (tokens, ids) = (Vec::new(), Vec::new());
-        let (text, tail) = (String::new(), String::new());
-        Self { tokenizer, detokenizer: Detokenizer::new(), text, tokens, ids, tail }
-    }
-
-    /// Takes a token; answers with the text that it makes certain.
-    fn token(&mut self, stats: &TokenStats) -> String {
-        let text = self.detokenizer.push(self.tokenizer, stats.id);
-        self.text += &text;
-        self.ids.push(stats.id);
-        self.tokens.push(ReplyToken {
-            text: text.clone(),
-            logprob: Some(stats.logprob),
-            entropy: Some(stats.entropy),
-        });
-        text
-    }
-
-    /// Takes the end of a reply; answers with the rest of its text.
-    fn end(&mut self, finish: &Finish) -> String {
-        self.finish(&finish.tail)
-    }
-
-    fn finish(&mut self, tail: &[u8]) -> String {
-        let mut rest = self.detokenizer.push_bytes(tail);
-        rest += &self.detokenizer.finish();
-        self.text += &rest;
-        if tail.is_empty() {
-            if let Some(last) = self.tokens.last_mut() {
-                last.text += &rest;
-            }
-        } else {
-            self.tail.clone_from(&rest);
-        }
-        rest
-    }
-
-    /// The reply. A tail was not generated as tokens of its own, so it is encoded as text.
-    fn reply(mut self, finish: Finish, cost: Cost) -> Result<Reply, String> {
-        let tail = self.tokenizer.encode(&self.tail).map_err(|error| error.to_string())?;
-        self.ids.extend(tail);
-        let Self { text, tokens, ids, .. } = self;
-        Ok(Reply { text, tokens, ids, finish: finish.reason, cost })
-    }
+/// Messages as the template takes them.
+fn rendered(messages: &[Message]) -> Vec<text::Message<'_>> {
+    messages
+        .iter()
+        .map(|message| match message.ids.as_slice() {
+            [] => text::Message::text(message.role, &message.text),
+            ids => text::Message::ids(message.role, ids).behind(&message.lead),
+        })
+        .collect()
 }
 
 /// How many ids two sequences begin with alike.

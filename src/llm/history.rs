@@ -11,6 +11,8 @@ pub(super) struct Message {
     pub role: Role,
     pub text: String,
     pub ids: Vec<TokenId>,
+    /// What stood before it since its turn was opened, where the model generated it here.
+    pub lead: Vec<TokenId>,
 }
 
 /// A dialogue's messages, its place among the streams, and what it has cost.
@@ -75,7 +77,8 @@ impl History {
     }
 
     pub fn say(&mut self, role: Role, text: &str, ids: &[TokenId]) {
-        self.messages.push(Message { role, text: text.to_owned(), ids: ids.to_vec() });
+        let (text_owned, ids, lead) = (text.to_owned(), ids.to_vec(), Vec::new());
+        self.messages.push(Message { role, text: text_owned, ids, lead });
         self.emit(&Event::Said { dialogue: self.label(), role, text: text.to_owned() });
     }
 
@@ -86,17 +89,19 @@ impl History {
         self.emit(&Event::Piece { dialogue: self.label(), text: text.to_owned() });
     }
 
-    /// A reply becomes the last message, and its cost the dialogue's.
-    pub fn heard(&mut self, reply: &Reply) {
+    /// A reply becomes the last message, and its cost the dialogue's; `lead` stood before it.
+    pub fn heard(&mut self, reply: &Reply, lead: Vec<TokenId>) {
         self.cost += reply.cost;
         self.messages.push(Message {
             role: Role::Assistant,
             text: reply.text.clone(),
             ids: reply.ids.clone(),
+            lead,
         });
         self.emit(&Event::Replied {
             dialogue: self.label(),
             text: reply.text.clone(),
+            thought: reply.thought.as_ref().map(|thought| thought.text.clone()),
             finish: reply.finish.clone(),
             confidence: reply.confidence(),
             cost: reply.cost,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Embedded;
+use super::{Embedded, Thinking};
 use crate::device::KvType;
 use crate::device::cpu::Cpu;
 use crate::engine::plan::{Budget, Demand, Machine, MemorySize, Parts, Plan, PlanError};
@@ -66,6 +66,7 @@ pub struct HostModel {
     pub adapters: Vec<HostAdapter>,
     /// An adapter that is added to the weights.
     pub merge: Option<AdapterFiles>,
+    pub thinking: Thinking,
 }
 
 impl HostModel {
@@ -80,6 +81,7 @@ impl HostModel {
             quantise: None,
             adapters: Vec::new(),
             merge: None,
+            thinking: Thinking::default(),
         }
     }
 
@@ -187,6 +189,7 @@ impl Hosting {
             let (guest, mut hosted_model) = prepare(model.name, model.files, &load, cpu.beside())?;
             let names = model.adapters.into_iter().map(|adapter| adapter.name);
             hosted_model.adapters = names.collect();
+            hosted_model.thinking = model.thinking;
             hosted.push(guest);
             loaded.push(hosted_model);
         }
@@ -232,6 +235,7 @@ pub struct HostedModel {
     pub template: Option<Arc<ChatTemplate>>,
     /// Names of the adapters that are held apart, by their number.
     pub adapters: Vec<String>,
+    pub thinking: Thinking,
 }
 
 impl Host {
@@ -281,7 +285,8 @@ impl Host {
             Some(template) => Arc::clone(template),
             None => Arc::new(ChatTemplate::required(&model.files)?),
         };
-        Ok(Embedded::new(self.engine.clone(), name, Arc::clone(&model.tokenizer), template)?)
+        let llm = Embedded::new(self.engine.clone(), name, Arc::clone(&model.tokenizer), template)?;
+        Ok(llm.with_thinking(model.thinking, model.files.path())?)
     }
 }
 
@@ -301,8 +306,8 @@ fn prepare(
         adapters: (0..load.adapters.len() as u32).map(AdapterId).collect(),
         decoder: Box::new(Transformer::load_with(cpu, &files, load)?),
     };
-    let adapters = Vec::new();
-    Ok((hosted, HostedModel { name, files, tokenizer, template, adapters }))
+    let (adapters, thinking) = (Vec::new(), Thinking::default());
+    Ok((hosted, HostedModel { name, files, tokenizer, template, adapters, thinking }))
 }
 
 impl Embedded {

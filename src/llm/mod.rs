@@ -11,7 +11,9 @@ mod host;
 mod prompts;
 mod scripted;
 mod streams;
+mod thinking;
 mod trace;
+mod writing;
 
 pub use crate::engine::{Cost, FinishReason};
 pub use crate::text::Role;
@@ -21,6 +23,7 @@ pub use host::{Host, HostAdapter, HostError, HostModel, HostOptions, HostedModel
 pub use prompts::{PromptError, Prompts};
 pub use scripted::{Heard, Scripted, ScriptedReply};
 pub use streams::StreamName;
+pub use thinking::Thinking;
 pub use trace::{Event, SilentSink, Sink, Verdict};
 
 use async_trait::async_trait;
@@ -143,11 +146,15 @@ impl Default for Ask {
 /// A reply with what it cost.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Reply {
+    /// What was said, without what was thought before it.
     pub text: String,
-    /// The reply's tokens (the stop token is not among them).
+    /// What the model thought, where it has tags for that and used them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thought: Option<Thought>,
+    /// The tokens of what was said (the stop token is not among them).
     pub tokens: Vec<ReplyToken>,
-    /// The ids that the dialogue holds for this reply: those of `tokens`, and of the text that a stop
-    /// string left of a cut token. Empty where the server gives none.
+    /// The ids that the dialogue holds for this reply: those of the thought with its tags, of `tokens`,
+    /// and of the text that a stop string left of a cut token. Empty where the server gives none.
     #[serde(skip)]
     pub ids: Vec<TokenId>,
     pub finish: FinishReason,
@@ -177,6 +184,18 @@ impl Reply {
     }
 }
 
+/// What a model thought before it answered.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Thought {
+    /// Without the tags and the line ends at them.
+    pub text: String,
+    /// The tokens that the model generated, its tags among them.
+    pub tokens: Vec<ReplyToken>,
+    /// How many ids closed the block in the model's place since its budget was spent. They have no
+    /// log-probabilities and are not among the tokens.
+    pub forced: usize,
+}
+
 /// One token of a reply.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ReplyToken {
@@ -197,6 +216,8 @@ pub enum LlmError {
     ContextFull { model: String, needed: usize, limit: usize },
     #[error("the chat template of {model} refused the dialogue: {what}")]
     Template { model: String, what: String },
+    #[error("the dialogue with {model} could not be written: {what}")]
+    Rendering { model: String, what: String },
     #[error("{model} cannot {what}")]
     NotAble { model: String, what: &'static str },
     #[error("the engine stopped: {what}")]
@@ -215,6 +236,7 @@ mod tests {
         let token = |&logprob| ReplyToken { text: "x".into(), logprob, entropy: None };
         Reply {
             text: "x".repeat(logprobs.len()),
+            thought: None,
             tokens: logprobs.iter().map(token).collect(),
             ids: Vec::new(),
             finish: FinishReason::StopId,

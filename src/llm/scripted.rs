@@ -208,9 +208,10 @@ impl Dialogue for ScriptedDialogue {
             generated_tokens: tokens.len() as u64,
             ..Cost::default()
         };
-        let reply = Reply { text: next.text, tokens, ids: Vec::new(), finish: next.finish, cost };
+        let (text, thought, ids) = (next.text, None, Vec::new());
+        let reply = Reply { text, thought, tokens, ids, finish: next.finish, cost };
         self.history.piece(&reply.text);
-        self.history.heard(&reply);
+        self.history.heard(&reply, Vec::new());
         self.live = self.history.texts();
         Ok(reply)
     }

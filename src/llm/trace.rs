@@ -42,6 +42,9 @@ pub enum Event {
     Replied {
         dialogue: String,
         text: String,
+        /// What the model thought before.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought: Option<String>,
         finish: FinishReason,
         confidence: Option<f64>,
         cost: Cost,

@@ -14,4 +14,5 @@ mod store;
 mod support;
 mod tasks;
 mod text;
+mod thinking;
 mod units;

@@ -590,4 +590,60 @@ pub(crate) mod families {
             assert_eq!(template.turn_end(tokenizer).unwrap(), Some(TokenId(end)), "{family}");
         }
     }
+
+    /// Turn by turn: what is held begins what is sent next, and that is the rendering of the whole
+    /// dialogue, but for what Qwen3 leaves out of turns that are past.
+    #[test]
+    fn a_turn_is_added_behind_what_is_held() {
+        let Some(data) = shared("a_turn_is_added_behind_what_is_held") else { return };
+        let off = load(&data, "qwen3").1.clone().with_variable("enable_thinking", false);
+        let plain =
+            [("Two cats?", "Eight legs."), ("And a bird?", "Ten."), ("A snake?", "Still 10")];
+        let thought = "<think>\nA bird has two.\n</think>\n\nTen.";
+        let thinking = [plain[0], ("And a bird?", thought), plain[2]];
+        let (default, template) = default_chat();
+        let mut cases = vec![(default, template, plain, "")];
+        for (family, _) in FAMILIES {
+            let (tokenizer, template) = load(&data, family);
+            cases.push((tokenizer, template, plain, ""));
+        }
+        let qwen3 = load(&data, "qwen3");
+        cases.push((&qwen3.0, &qwen3.1, thinking, ""));
+        cases.push((&qwen3.0, &off, plain, "<think>\n\n</think>\n\n"));
+        for (tokenizer, template, turns, block) in cases {
+            let mut said: Vec<(Vec<TokenId>, Vec<TokenId>)> = Vec::new();
+            let mut held = Vec::new();
+            for turn in 0..turns.len() {
+                let mut messages = vec![Message::text(Role::System, "Count.")];
+                let mut whole = messages.clone();
+                for (index, (question, reply)) in turns[..=turn].iter().enumerate() {
+                    messages.push(Message::text(Role::User, question));
+                    whole.push(Message::text(Role::User, question));
+                    if let Some((ids, lead)) = said.get(index) {
+                        messages.push(Message::ids(Role::Assistant, ids).behind(lead));
+                        whole.push(Message::text(Role::Assistant, reply));
+                    }
+                }
+                let sent = template.ids(tokenizer, &messages, true).unwrap();
+                assert!(sent.starts_with(&held), "{:?}", tokenizer.decode(&sent));
+                // The past with the blocks that stood there, as if the template had kept them.
+                let rendered = template.ids(tokenizer, &whole, true).unwrap();
+                let mut text = tokenizer.decode(&rendered);
+                for (_, reply) in &turns[..turn] {
+                    let said = reply.split("</think>\n\n").last().unwrap();
+                    text = text.replace(
+                        &format!("assistant\n{said}"),
+                        &format!("assistant\n{block}{reply}"),
+                    );
+                }
+                assert_eq!(tokenizer.decode(&sent), text);
+                assert_eq!(sent, tokenizer.encode_template(&text).unwrap());
+                let lead = template.lead(tokenizer, &messages).unwrap();
+                assert!(sent.ends_with(&lead) && !lead.is_empty());
+                let reply = tokenizer.encode_template(turns[turn].1).unwrap();
+                held = [&sent[..], &reply].concat();
+                said.push((reply, lead));
+            }
+        }
+    }
 }
