@@ -1,15 +1,15 @@
 //! Problems as methods see them, and answers read out of replies. Uses no other room.
 
 mod code;
-mod equality;
 mod extract;
+mod value;
 mod verdict;
 
 use serde::{Deserialize, Serialize};
 
 pub use code::{Code, CodeRule, defines, read_code};
-pub use equality::{Equality, compare};
 pub use extract::{Extracted, LADDER, Rule, extract, tagged, without_thoughts};
+pub use value::{Equality, Graded, Ground, compare, grade};
 pub use verdict::Verdict;
 
 /// What kind of answer a problem wants.

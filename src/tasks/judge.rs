@@ -2,7 +2,7 @@
 
 use super::words::{f1, normalised};
 use super::{Gold, Item, choice};
-use crate::answer::{Equality, Verdict, compare};
+use crate::answer::{Equality, Verdict, grade};
 use crate::program::sandbox::Sandbox;
 
 /// What the grader said, and the rule that decided.
@@ -47,16 +47,17 @@ pub async fn judge(
     })
 }
 
-/// One value by `compare`; several in their order; words by words.
+/// One value by `grade`; several in their order; words by words.
 fn judge_values(answer: &str, values: &[String]) -> Judged {
     if let [gold] = values {
-        return match compare(answer, gold) {
-            Equality::Equal => Judged::new(Verdict::Right, "value"),
-            Equality::Different => Judged::new(Verdict::Wrong, "value"),
+        let graded = grade(answer, gold);
+        return match graded.equality {
+            Equality::Equal => Judged::new(Verdict::Right, graded.rule.name()),
+            Equality::Different => Judged::new(Verdict::Wrong, graded.rule.name()),
             Equality::Undecided if is_words(gold) && normalised(answer) == normalised(gold) => {
                 Judged::new(Verdict::Right, "words")
             }
-            Equality::Undecided => Judged::new(Verdict::Undecided, "not comparable"),
+            Equality::Undecided => Judged::new(Verdict::Undecided, graded.rule.name()),
         };
     }
     let bare = answer.trim().trim_matches(['(', ')', '[', ']', '{', '}']);
@@ -70,7 +71,7 @@ fn judge_values(answer: &str, values: &[String]) -> Judged {
         return Judged::new(Verdict::Undecided, "not as many values");
     }
     let each: Vec<Equality> =
-        parts.iter().zip(values).map(|(one, gold)| compare(one, gold)).collect();
+        parts.iter().zip(values).map(|(one, gold)| grade(one, gold).equality).collect();
     let verdict = if each.iter().all(|equality| *equality == Equality::Equal) {
         Verdict::Right
     } else if each.contains(&Equality::Different) {
@@ -105,6 +106,7 @@ mod tests {
         assert_eq!(verdict("11, 12 and 13", &["11", "12", "13"]), Right);
         assert_eq!(verdict("(12; 11)", &["11", "12"]), Wrong);
         assert_eq!(verdict("11", &["11", "12"]), Undecided);
-        assert_eq!(verdict("xy", &["yx"]), Undecided);
+        assert_eq!(verdict("xy", &["yx"]), Right);
+        assert_eq!(verdict("a word", &["7"]), Undecided);
     }
 }
