@@ -274,34 +274,28 @@ fn words(one: &str, other: &str) -> Graded {
     graded(if opposite { Different } else { Undecided }, Ground::Words)
 }
 
-/// Two lists without order: each item of one has its own in the other.
+/// Two lists without order: each item of one has its own in the other. They differ where an item of either
+/// differs from all of the other.
 fn unordered(one: &[Value], other: &[Value], steps: &Steps) -> Graded {
     if one.len() != other.len() {
         return graded(Different, Ground::Items);
     }
-    let mut free: Vec<&Value> = other.iter().collect();
-    let mut unsure = None;
-    for value in one {
-        let mut found = None;
-        for (at, candidate) in free.iter().enumerate() {
-            let graded = compare(value, candidate, steps);
-            match graded.equality {
-                Equal => {
-                    found = Some(at);
-                    break;
-                }
-                Undecided => unsure = Some(graded),
-                Different => {}
-            }
-        }
+    let mut free: Vec<usize> = (0..other.len()).collect();
+    let mut rest = Vec::new();
+    for (row, value) in one.iter().enumerate() {
+        let found = free.iter().position(|at| compare(value, &other[*at], steps).equality == Equal);
         match found {
-            Some(at) => {
-                free.remove(at);
-            }
-            None => return unsure.unwrap_or(graded(Different, Ground::Items)),
+            Some(at) => drop(free.remove(at)),
+            None => rest.push(row),
         }
     }
-    graded(Equal, Ground::Items)
+    if rest.is_empty() {
+        return graded(Equal, Ground::Items);
+    }
+    let apart = |a: &Value, b: &Value| compare(a, b, steps).equality == Different;
+    let alone = rest.iter().any(|row| other.iter().all(|value| apart(&one[*row], value)))
+        || free.iter().any(|at| one.iter().all(|value| apart(value, &other[*at])));
+    graded(if alone { Different } else { Undecided }, Ground::Items)
 }
 
 type Bracketed<'v> = (Bracket, Bracket, &'v [Value]);

@@ -95,10 +95,10 @@ fn power(base: &Quotient, exponent: &Quotient, steps: &Steps) -> Result<Quotient
         return base.power(whole, steps);
     }
     let (Some(above), Some(below)) = (rational.numer().to_i64(), rational.denom().to_i64()) else {
-        return Err(Stop::TooLarge);
+        return unknown("power", &[base, exponent]);
     };
     if above.abs() > 1 << 16 || below > 1 << 10 {
-        return Err(Stop::TooLarge);
+        return unknown("power", &[base, exponent]);
     }
     match base.as_rational() {
         Some(value) => {

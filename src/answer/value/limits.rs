@@ -14,7 +14,7 @@ pub(super) const MAX_BITS: u64 = 1 << 15;
 /// Terms of a sum in normal form.
 pub(super) const MAX_TERMS: usize = 400;
 /// Items of a list, and cells of a matrix.
-pub(super) const MAX_ITEMS: usize = 64;
+pub(super) const MAX_ITEMS: usize = 40;
 /// Steps of one comparison: products of terms, and operations at points, by their weight.
 pub(super) const MAX_STEPS: u64 = 30_000;
 
@@ -29,22 +29,42 @@ pub(super) enum Stop {
     TooLarge,
 }
 
+/// Steps that normal forms may take of those, so that points are left with some.
+pub(super) const EXACT_STEPS: u64 = 8_000;
+
 /// What is left of the steps of one comparison.
-pub(super) struct Steps(Cell<u64>);
+pub(super) struct Steps {
+    left: Cell<u64>,
+    all: u64,
+}
 
 impl Steps {
     pub(super) fn new() -> Self {
-        Self(Cell::new(MAX_STEPS))
+        Self::of(MAX_STEPS)
+    }
+
+    fn of(all: u64) -> Self {
+        Self { left: Cell::new(all), all }
     }
 
     pub(super) fn take(&self, steps: u64) -> Result<(), Stop> {
-        let left = self.0.get().checked_sub(steps).ok_or(Stop::TooLarge)?;
-        self.0.set(left);
+        let Some(left) = self.left.get().checked_sub(steps) else {
+            self.left.set(0);
+            return Err(Stop::TooLarge);
+        };
+        self.left.set(left);
         Ok(())
     }
 
-    #[cfg(test)]
+    /// Does something with some of the steps: what it takes is taken here too.
+    pub(super) fn within<T>(&self, steps: u64, work: impl FnOnce(&Self) -> T) -> T {
+        let part = Self::of(steps.min(self.left.get()));
+        let result = work(&part);
+        self.left.set(self.left.get() - part.used());
+        result
+    }
+
     pub(super) fn used(&self) -> u64 {
-        MAX_STEPS - self.0.get()
+        self.all - self.left.get()
     }
 }

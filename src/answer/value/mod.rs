@@ -164,19 +164,22 @@ fn grade_within(answer: &str, gold: &str, steps: &Steps) -> Graded {
         return Graded { equality: Equality::Equal, rule: Ground::SameText };
     }
     // One order of the two, so that the other gives the same.
-    let (one, other) = if one <= other { (one, other) } else { (other, one) };
-    match (lex::lex(one), lex::lex(other)) {
-        (Ok(mine), Ok(theirs)) => {
-            let alike = mine.len() == theirs.len()
-                && mine.iter().zip(&theirs).all(|(a, b)| a.token == b.token);
-            if alike && !mine.is_empty() {
-                return Graded { equality: Equality::Equal, rule: Ground::SameText };
-            }
-            match (value(&mine), value(&theirs)) {
-                (Ok(a), Ok(b)) => compare::compare(&a, &b, steps),
-                (Err(stop), _) | (_, Err(stop)) => stop.into(),
-            }
-        }
+    if one <= other { directed(one, other, steps) } else { directed(other, one, steps) }
+}
+
+/// Compares two texts that are not the same, in this order.
+fn directed(one: &str, other: &str, steps: &Steps) -> Graded {
+    let (mine, theirs) = match (lex::lex(one), lex::lex(other)) {
+        (Ok(mine), Ok(theirs)) => (mine, theirs),
+        (Err(stop), _) | (_, Err(stop)) => return stop.into(),
+    };
+    let alike =
+        mine.len() == theirs.len() && mine.iter().zip(&theirs).all(|(a, b)| a.token == b.token);
+    if alike && !mine.is_empty() {
+        return Graded { equality: Equality::Equal, rule: Ground::SameText };
+    }
+    match (value(&mine), value(&theirs)) {
+        (Ok(a), Ok(b)) => compare::compare(&a, &b, steps),
         (Err(stop), _) | (_, Err(stop)) => stop.into(),
     }
 }

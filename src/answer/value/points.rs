@@ -12,6 +12,8 @@ use super::tree::Expr;
 
 /// Two values agree that differ by less than `2^-AGREED` of their size, which is 50 decimal digits.
 const AGREED: i64 = 166;
+/// However large two values are, they are known to six decimals where they are said to agree.
+const DECIMALS: i64 = -20;
 /// The largest integer power that is multiplied out.
 const MAX_POWER: i64 = 1 << 33;
 
@@ -107,11 +109,11 @@ pub(super) fn agree(one: &Complex, other: &Complex) -> Option<bool> {
         return Some(false);
     }
     let parts = [&one.re, &one.im, &other.re, &other.im];
-    // Of zeros there are 50 decimals, of all else 50 digits.
+    // Of zeros there are 50 decimals, of all else 50 digits, of which six stand after the point.
     let zero = parts.iter().all(|part| part.may_be_zero());
     let scale = if zero { 0 } else { parts.into_iter().map(Real::size).max()? };
     let error = apart.re.error().max(apart.im.error());
-    (error <= scale - AGREED).then_some(true)
+    (error <= (scale - AGREED).min(DECIMALS)).then_some(true)
 }
 
 /// What variables are at a point.

@@ -135,8 +135,7 @@ impl Poly {
         let mut product = Self::default();
         for (mine, factor) in &self.0 {
             for (theirs, other_factor) in &other.0 {
-                let bits = factor.numer().bits() + other_factor.numer().bits();
-                steps.take(1 + bits / 1024)?;
+                steps.take(1 + weight(factor) + weight(other_factor))?;
                 let (monomial, lift) = multiply(mine, theirs)?;
                 let value = factor * other_factor;
                 product.add(monomial, if lift.is_one() { value } else { value * lift });
@@ -204,6 +203,12 @@ impl Poly {
         };
         Ok(Some(sign))
     }
+}
+
+/// Steps that arithmetic with a rational number costs beyond one: its size squared, as for its divisors.
+fn weight(value: &BigRational) -> u64 {
+    let words = (value.numer().bits() + value.denom().bits()) / 64;
+    words * words / 8
 }
 
 /// The product of two monomials, and the rational number that falls out of it.
@@ -318,7 +323,8 @@ impl Quotient {
                 let turned: Monomial =
                     monomial.iter().map(|(g, power)| (g.clone(), -power)).collect();
                 let (monomial, lift) = multiply(&turned, &Vec::new())?;
-                let inverse = Poly::term(monomial, lift / value);
+                let inverse = if lift.is_one() { value.recip() } else { lift / value };
+                let inverse = Poly::term(monomial, inverse);
                 Ok(Self::of(above.times(&inverse, steps)?))
             }
         }
@@ -331,7 +337,7 @@ impl Quotient {
         if let Some(value) = self.as_rational() {
             return Ok(Self::of(Poly::constant(integer_power(&value, power)?)));
         }
-        if power > 400 && self.above.only_term().is_none() {
+        if power > 64 && self.above.only_term().is_none() {
             return Err(Stop::TooLarge);
         }
         let (mut result, mut base) = (Self::of(Poly::constant(BigRational::one())), self.clone());

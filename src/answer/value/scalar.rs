@@ -6,7 +6,7 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
 use super::exact::exact;
-use super::limits::{Steps, Stop};
+use super::limits::{EXACT_STEPS, Steps, Stop};
 use super::points::{Complex, ENOUGH, Evaluation, Nowhere, POINTS, Point, Sample, agree};
 use super::token::Literal;
 use super::tree::Expr;
@@ -36,28 +36,24 @@ impl From<Stop> for Graded {
 
 /// Compares two expressions.
 pub(super) fn compare(one: &Expr, other: &Expr, steps: &Steps) -> Graded {
-    let forms = (exact(one, steps), exact(other, steps));
-    match &forms {
-        (Err(Stop::Undefined), _) | (_, Err(Stop::Undefined)) => {
-            return Graded::from(Stop::Undefined);
-        }
-        (Ok(a), Ok(b)) => {
-            if let (Some(x), Some(y)) = (a.as_rational(), b.as_rational()) {
-                return verdict(x == y, Ground::Exact);
-            }
-            let crossed = a
-                .above
-                .times(&b.below, steps)
-                .and_then(|left| left.plus(&b.above.times(&a.below, steps)?.negative()));
-            match crossed {
-                Ok(rest) if rest.is_zero() => return verdict(true, Ground::Exact),
-                Ok(rest) if rest.is_decided() => return verdict(false, Ground::Exact),
-                _ => {}
-            }
-        }
-        _ => {}
+    match steps.within(EXACT_STEPS, |steps| by_forms(one, other, steps)) {
+        Ok(Some(same)) => verdict(same, Ground::Exact),
+        Err(Stop::Undefined) => Stop::Undefined.into(),
+        Ok(None) | Err(_) => by_points(one, other, steps),
     }
-    by_points(one, other, steps)
+}
+
+/// Whether the normal forms are the same; none where they do not decide.
+fn by_forms(one: &Expr, other: &Expr, steps: &Steps) -> Result<Option<bool>, Stop> {
+    let (one, other) = (exact(one, steps)?, exact(other, steps)?);
+    if let (Some(x), Some(y)) = (one.as_rational(), other.as_rational()) {
+        // Both are in lowest terms.
+        return Ok(Some(x.numer() == y.numer() && x.denom() == y.denom()));
+    }
+    let left = one.above.times(&other.below, steps)?;
+    let right = other.above.times(&one.below, steps)?;
+    let rest = left.plus(&right.negative())?;
+    Ok((rest.is_zero() || rest.is_decided()).then(|| rest.is_zero()))
 }
 
 /// Compares the values at points; at one where there are no variables.
@@ -135,10 +131,11 @@ fn rounded(decimal: &Expr, stated: Option<&Literal>, value: &Expr, steps: &Steps
     let Some(literal) = stated.filter(|_| plain.equality == Equality::Different) else {
         return plain;
     };
-    if !value.variables().is_empty()
-        || exact(value, steps)
-            .is_ok_and(|v| v.as_rational().is_some_and(|value| has_end(value.denom())))
-    {
+    let rational = steps
+        .within(EXACT_STEPS, |steps| exact(value, steps))
+        .ok()
+        .and_then(|form| form.as_rational());
+    if !value.variables().is_empty() || rational.is_some_and(|value| has_end(value.denom())) {
         return plain;
     }
     match is_rounded(decimal, literal, value, steps) {
@@ -180,7 +177,7 @@ fn is_rounded(
 
 /// The sign of a constant real expression. An error where it is not real, or too close to zero to tell.
 pub(super) fn sign(expr: &Expr, steps: &Steps) -> Result<i8, Stop> {
-    if let Ok(form) = exact(expr, steps) {
+    if let Ok(form) = steps.within(EXACT_STEPS, |steps| exact(expr, steps)) {
         if form.above.is_zero() {
             return Ok(0);
         }
@@ -195,8 +192,12 @@ pub(super) fn sign(expr: &Expr, steps: &Steps) -> Result<i8, Stop> {
     Ok(if value.re.is_negative() { -1 } else { 1 })
 }
 
-/// Whether a fraction in lowest terms of this divisor has an end as a decimal.
+/// Whether a fraction in lowest terms of this divisor has an end as a decimal. Of divisors far longer than
+/// any decimal that is read it is enough that they are.
 fn has_end(divisor: &BigInt) -> bool {
+    if divisor.bits() > 4_096 {
+        return true;
+    }
     let mut rest = divisor.clone();
     for prime in [2u32, 5] {
         while rest.is_multiple_of(&BigInt::from(prime)) {
@@ -209,9 +210,9 @@ fn has_end(divisor: &BigInt) -> bool {
 /// Whether two differences of sides are the same but for a constant factor: the same equation. With
 /// `positive`, the factor is: the same inequality.
 pub(super) fn compare_scaled(one: &Expr, other: &Expr, positive: bool, steps: &Steps) -> Graded {
-    let forms = (exact(one, steps), exact(other, steps));
+    let forms = steps.within(EXACT_STEPS, |steps| (exact(one, steps), exact(other, steps)));
     if let (Ok(a), Ok(b)) = &forms
-        && let Ok(found) = a.above.proportional(&b.above, steps)
+        && let Ok(found) = steps.within(EXACT_STEPS, |steps| a.above.proportional(&b.above, steps))
     {
         // Divisors change where an inequality holds.
         let divided = !(a.is_whole() && b.is_whole());
