@@ -54,6 +54,7 @@ bench:
 	$(CARGO) bench --locked --bench formats
 	$(CARGO) bench --locked --bench text
 	$(CARGO) bench --locked --bench units
+	$(CARGO) bench --locked --bench answers
 	$(CARGO) bench --locked --bench sandbox
 	$(CARGO) bench --locked --bench rewind
 	$(CARGO) bench --locked --bench waste

@@ -12,9 +12,11 @@ pub enum Rule {
     Boxed,
     /// The last line of the form `#### value`.
     Hashes,
-    /// The text after the last "the answer is" that no program says.
+    /// The text after the last "the answer is" (or "answer:") that no program says.
     Phrase,
-    /// The last number of the reply.
+    /// A last line that is nothing but an option: `(B)`, `B)`, `**B**`, `Option B`.
+    Letter,
+    /// The last number of the reply; the whole formula where it is a part of one.
     LastNumber,
 }
 
@@ -26,8 +28,8 @@ impl Rule {
 }
 
 /// All rules, the most explicit first.
-pub const LADDER: [Rule; 5] =
-    [Rule::AnswerTag, Rule::Boxed, Rule::Hashes, Rule::Phrase, Rule::LastNumber];
+pub const LADDER: [Rule; 6] =
+    [Rule::AnswerTag, Rule::Boxed, Rule::Hashes, Rule::Phrase, Rule::Letter, Rule::LastNumber];
 
 /// An answer as the reply words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +47,8 @@ pub fn extract(reply: &str, rules: &[Rule]) -> Option<Extracted> {
             Rule::Boxed => boxed(spoken),
             Rule::Hashes => hashes(spoken),
             Rule::Phrase => phrase(&without_programs(spoken)),
-            Rule::LastNumber => last_number(spoken),
+            Rule::Letter => letter(spoken),
+            Rule::LastNumber => last_formula(spoken).or_else(|| last_number(spoken)),
         }?;
         says_something(&found).then_some(Extracted { text: found, rule })
     })
@@ -149,13 +152,54 @@ fn without_programs(text: &str) -> String {
 }
 
 fn phrase(text: &str) -> Option<String> {
-    const PHRASES: [&str; 3] = ["the answer is", "the final answer is", "the correct answer is"];
+    const PHRASES: [&str; 9] = [
+        "the answer is",
+        "the final answer is",
+        "the correct answer is",
+        "the correct option is",
+        "the correct choice is",
+        "answer:",
+        "answer**:",
+        "answer is:",
+        "answer is option",
+    ];
     let at = PHRASES.iter().filter_map(|p| find_last(text, p).map(|at| at + p.len())).max()?;
     let rest = text[at..].trim_start_matches([':', ' ', '\t', '\n', '\r', '*', '_']);
     let line = rest.lines().next()?;
     let sentence = first_sentence(line).replace("<Answer>", "").replace("</Answer>", "");
     let value = sentence.trim_matches([' ', '*', '_', '`', '"', '\'', '.']);
     is_value(value).then(|| value.to_owned())
+}
+
+/// The option that the last line is.
+fn letter(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    let bare = line.trim_matches(['*', '_', '`', '.', ' ']);
+    let bare = ["option ", "choice "]
+        .into_iter()
+        .find(|word| find(bare, word, 0) == Some(0))
+        .map_or(bare, |word| &bare[word.len()..]);
+    let name = bare.strip_prefix('(').unwrap_or(bare);
+    let name = name.strip_suffix(')').unwrap_or(name).trim_matches('*');
+    let mut signs = name.chars();
+    let one = signs.next().filter(|c| ('A'..='H').contains(c));
+    (one.is_some() && signs.next().is_none()).then(|| bare.to_owned())
+}
+
+/// The formula between dollars that the last number is a part of, from its last equals sign on: of
+/// `$p = \frac{3}{4}$` the fraction and not its divisor. None where the number stands by itself.
+fn last_formula(text: &str) -> Option<String> {
+    let digit = text.rfind(|c: char| c.is_ascii_digit())?;
+    let open = text[..digit].rfind('$')?;
+    let close = digit + text[digit..].find('$')?;
+    // As many dollars before it as there are pairs: it opens one.
+    if text[..open].matches('$').count() % 2 == 1 {
+        return None;
+    }
+    let formula = &text[open + 1..close];
+    let value = formula.rsplit('=').next()?.trim();
+    let whole = value.contains(['\\', '^', '_']) && value.contains(|c: char| c.is_ascii_digit());
+    whole.then(|| value.to_owned())
 }
 
 /// Whether a text can be a value, and not the rest of a sentence: it has a digit or a sign of
@@ -165,7 +209,11 @@ fn is_value(text: &str) -> bool {
         && !["the", "a", "an", "and", "that", "to", "in", "not", "as"]
             .contains(&text.to_ascii_lowercase().as_str());
     let print = text.contains('{') && !text.contains('\\');
-    !print && (one_word || text.chars().any(|c| c.is_ascii_digit() || "\\=√π∞".contains(c)))
+    let long = |word: &&str| word.chars().filter(|c| c.is_alphabetic()).count() > 2;
+    let sentence = !text.contains('\\') && text.split_whitespace().filter(long).count() > 5;
+    !print
+        && !sentence
+        && (one_word || text.chars().any(|c| c.is_ascii_digit() || "\\=√π∞".contains(c)))
 }
 
 /// Up to a full stop that ends a sentence: one followed by a space or the end.
@@ -263,6 +311,18 @@ mod tests {
             ("work\n#### 1,234\n", "1,234", Rule::Hashes),
             ("The answer is: **3.5**. Done.", "3.5", Rule::Phrase),
             ("The answer is 4. No, the final answer is (B).", "(B)", Rule::Phrase),
+            ("**Answer:** 42", "42", Rule::Phrase),
+            ("Answer: B", "B", Rule::Phrase),
+            ("the correct option is (C).", "(C)", Rule::Phrase),
+            ("so it must be\n\n**(B)**", "(B)", Rule::Letter),
+            ("First 3, then 4.\nOption C.", "C", Rule::Letter),
+            ("It is 7 for A.\nB)", "B)", Rule::Letter),
+            ("thus $p = \\frac{3}{4}$.", "\\frac{3}{4}", Rule::LastNumber),
+            ("$2 + 3 = 5$ in all", "5", Rule::LastNumber),
+            ("he pays $5 and then $6", "6", Rule::LastNumber),
+            ("**73**", "73", Rule::LastNumber),
+            ("\\boxed{12} so \\boxed{12}", "12", Rule::Boxed),
+            ("#### 3\nNow mine:\n#### 18", "18", Rule::Hashes),
             ("12 apples and -3 pears", "-3", Rule::LastNumber),
             ("he has 10-3 left", "3", Rule::LastNumber),
             ("a total of 1,250.75 euro", "1,250.75", Rule::LastNumber),
@@ -298,6 +358,7 @@ mod tests {
             "The answer is: {total:10.3f}\")",
             "The answer is `The program was run, but failed.`",
             "So the answer is and",
+            "Answer: first we see that all of the 3 boys have pens",
         ] {
             assert_eq!(extract(reply, &[Rule::Phrase]), None, "{reply}");
         }

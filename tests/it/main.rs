@@ -2,6 +2,7 @@
 
 mod cli;
 mod engine;
+mod grading;
 mod hosting;
 mod llm;
 mod model;

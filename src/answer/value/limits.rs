@@ -16,7 +16,7 @@ pub(super) const MAX_TERMS: usize = 400;
 /// Items of a list, and cells of a matrix.
 pub(super) const MAX_ITEMS: usize = 40;
 /// Steps of one comparison: products of terms, and operations at points, by their weight.
-pub(super) const MAX_STEPS: u64 = 30_000;
+pub(super) const MAX_STEPS: u64 = 16_000;
 
 /// Why something has no value here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) enum Stop {
 }
 
 /// Steps that normal forms may take of those, so that points are left with some.
-pub(super) const EXACT_STEPS: u64 = 8_000;
+pub(super) const EXACT_STEPS: u64 = 5_000;
 
 /// What is left of the steps of one comparison.
 pub(super) struct Steps {

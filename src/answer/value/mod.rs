@@ -48,6 +48,8 @@ mod read;
 mod relations;
 mod scalar;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod token;
 mod tree;
 mod units;

@@ -337,7 +337,8 @@ impl Quotient {
         if let Some(value) = self.as_rational() {
             return Ok(Self::of(Poly::constant(integer_power(&value, power)?)));
         }
-        if power > 64 && self.above.only_term().is_none() {
+        let single = self.above.only_term().is_some() && self.below.only_term().is_some();
+        if power > 64 && !single {
             return Err(Stop::TooLarge);
         }
         let (mut result, mut base) = (Self::of(Poly::constant(BigRational::one())), self.clone());
