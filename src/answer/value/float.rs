@@ -17,6 +17,8 @@ pub(super) const BITS: i64 = 256;
 const FIXED: i64 = BITS + 64;
 /// An error that there is none of.
 const NONE: i64 = i64::MIN / 8;
+/// Bits of the largest exponent of e.
+pub(super) const MAX_EXPONENT: i64 = 24;
 /// Below this size two powers of a series are enough, and digits are kept from the first one on.
 const SMALL: i64 = -80;
 /// Largest and smallest exponents that are computed with.
@@ -180,7 +182,7 @@ impl Real {
     }
 
     pub(super) fn exp(&self) -> Option<Self> {
-        if self.size() > 24 || self.error > 0 {
+        if self.size() > MAX_EXPONENT || self.error > 0 {
             return None;
         }
         let x = self.to_fixed();

@@ -64,6 +64,10 @@ impl Steps {
         result
     }
 
+    pub(super) fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
     pub(super) fn used(&self) -> u64 {
         self.all - self.left.get()
     }

@@ -5,7 +5,7 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
 use super::exact::{binomial_of, factorial_of};
-use super::float::{BITS, Real};
+use super::float::{BITS, MAX_EXPONENT, Real};
 use super::limits::{Steps, Stop};
 use super::token::Function;
 use super::tree::Expr;
@@ -305,6 +305,9 @@ impl Evaluation<'_> {
 
     fn exp(&self, of: &Complex) -> Result<Complex, Stop> {
         self.steps.take(20)?;
+        if of.re.size() > MAX_EXPONENT {
+            return Err(Stop::TooLarge);
+        }
         of.exp().ok_or(Stop::Undefined)
     }
 

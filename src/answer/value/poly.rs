@@ -135,7 +135,8 @@ impl Poly {
         let mut product = Self::default();
         for (mine, factor) in &self.0 {
             for (theirs, other_factor) in &other.0 {
-                steps.take(1 + weight(factor) + weight(other_factor))?;
+                let length = (mine.len() + theirs.len()) as u64;
+                steps.take(2 + length + weight(factor) + weight(other_factor))?;
                 let (monomial, lift) = multiply(mine, theirs)?;
                 let value = factor * other_factor;
                 product.add(monomial, if lift.is_one() { value } else { value * lift });

@@ -96,7 +96,7 @@ fn at_points(
                 Some(false) => return verdict(false, Ground::Points),
                 None => {}
             },
-            Err(Stop::TooLarge) => return Stop::TooLarge.into(),
+            Err(Stop::TooLarge) if steps.is_spent() => return Stop::TooLarge.into(),
             Err(_) => {}
         }
     }
