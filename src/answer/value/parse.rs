@@ -22,7 +22,7 @@ pub(super) struct Parsed {
 
 /// Reads the longest expression that begins here.
 pub(super) fn parse(items: &[Item]) -> Result<Parsed, Stop> {
-    let mut parser = Parser { items, at: 0, depth: 0, bars: 0, money: None };
+    let mut parser = Parser { items, at: 0, depth: 0, bars: 0, money: None, tight: false };
     let expr = parser.sum()?;
     let literal = lone_literal(&items[..parser.at]);
     Ok(Parsed { expr, literal, money: parser.money, length: parser.at })
@@ -48,6 +48,8 @@ struct Parser<'t> {
     /// Bars of absolute values that are open.
     bars: usize,
     money: Option<&'static str>,
+    /// A number here is an exponent or a base without braces, and never the whole of a mixed one.
+    tight: bool,
 }
 
 impl<'t> Parser<'t> {
@@ -172,7 +174,7 @@ impl<'t> Parser<'t> {
             return Ok(Expr::Degrees(Box::new(base)));
         }
         if self.take(&Token::Power) {
-            let exponent = self.signed(Parser::power)?;
+            let exponent = self.tightly(|parser| parser.signed(Parser::power))?;
             base = Expr::Power(Box::new(base), Box::new(exponent));
             if self.take(&Token::Factorial) {
                 base = Expr::Factorial(Box::new(base));
@@ -237,9 +239,10 @@ impl<'t> Parser<'t> {
 
     fn bracketed(&mut self, kind: Bracket) -> Result<Expr, Stop> {
         let bars = std::mem::take(&mut self.bars);
+        let tight = std::mem::take(&mut self.tight);
         let inner = self.sum()?;
         self.expect(&Token::Close(kind))?;
-        self.bars = bars;
+        (self.bars, self.tight) = (bars, tight);
         match kind {
             Bracket::Group | Bracket::Round | Bracket::Square => Ok(inner),
             Bracket::Floor => Ok(Expr::Call(Function::Floor, Box::new(inner))),
@@ -250,13 +253,20 @@ impl<'t> Parser<'t> {
 
     /// What a fraction or a root stands over: a group, or the next operand alone.
     fn argument(&mut self) -> Result<Expr, Stop> {
-        self.deeper(Parser::atom)
+        self.tightly(|parser| parser.deeper(Parser::atom))
+    }
+
+    fn tightly<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
+        let before = std::mem::replace(&mut self.tight, true);
+        let result = read(self);
+        self.tight = before;
+        result
     }
 
     /// A number, mixed where a proper fraction of whole numbers follows: `7 \frac{3}{4}`, `4 1/3`.
     fn number(&mut self, literal: &Literal) -> Result<Expr, Stop> {
         let whole = Expr::Number(literal.value.clone());
-        if literal.decimals.is_some() || !literal.value.is_integer() {
+        if self.tight || literal.decimals.is_some() || !literal.value.is_integer() {
             return Ok(whole);
         }
         let integer = |token: Option<&Token>| match token {

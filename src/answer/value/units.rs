@@ -19,7 +19,7 @@ pub(super) struct Unit {
 }
 
 /// What is measured, the names, and the size as numerator and divisor.
-const TABLE: [(&str, &str, i64, i64); 37] = [
+const TABLE: [(&str, &str, i64, i64); 41] = [
     ("length", "mm millimeter millimetre", 1, 1_000),
     ("length", "cm centimeter centimetre", 1, 100),
     ("length", "dm decimeter", 1, 10),
@@ -56,6 +56,10 @@ const TABLE: [(&str, &str, i64, i64); 37] = [
     ("percent", "percent percentage", 1, 1),
     ("count", "unit", 1, 1),
     ("count", "dozen", 12, 1),
+    ("count", "hundred", 100, 1),
+    ("count", "thousand", 1_000, 1),
+    ("count", "million", 1_000_000, 1),
+    ("count", "billion", 1_000_000_000, 1),
     ("speed", "knot", 1, 1),
 ];
 
