@@ -12,6 +12,21 @@ pub fn std(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
+/// pass@k of one problem: how probable it is that of `k` samples, drawn from the `drawn` that there are, one at
+/// least is among the `right` ones. Unbiased, 1 − C(drawn − right, k) / C(drawn, k), as a product that neither
+/// overflows nor cancels (Chen et al. 2021, section 2.1). For `k` = 1 it is right / drawn. None where fewer
+/// than `k` were drawn, or `k` is 0. The score of a set is the mean over its problems.
+pub fn pass_at_k(drawn: u64, right: u64, k: u64) -> Option<f64> {
+    if k == 0 || k > drawn || right > drawn {
+        return None;
+    }
+    if drawn - right < k {
+        return Some(1.0);
+    }
+    let none_right: f64 = (drawn - right + 1..=drawn).map(|n| 1.0 - k as f64 / n as f64).product();
+    Some(1.0 - none_right)
+}
+
 /// McNemar's exact test: how probable so uneven a split of `one` and `other` discordant pairs is, or a more
 /// uneven one, if each were a fair coin's throw. Two-sided, 1 where there are none.
 pub fn mcnemar(one: u64, other: u64) -> f64 {
@@ -67,6 +82,27 @@ impl SplitMix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pass_at_k_counts_draws_without_replacement() {
+        let near = |drawn, right, k, expected: f64| {
+            let got = pass_at_k(drawn, right, k).unwrap();
+            assert!((got - expected).abs() < 1e-12, "{drawn} {right} {k}: {got}");
+        };
+        near(5, 2, 1, 0.4);
+        // 1 − C(3,2)/C(5,2) = 1 − 3/10; 1 − C(7,3)/C(10,3) = 1 − 35/120.
+        near(5, 2, 2, 0.7);
+        near(10, 3, 3, 85.0 / 120.0);
+        near(5, 2, 4, 1.0);
+        near(5, 0, 3, 0.0);
+        near(4, 4, 4, 1.0);
+        // 1 − C(199,100)/C(200,100) = 1/2, where the binomials are beyond every machine number.
+        near(200, 1, 100, 0.5);
+        near(100_000, 1, 10, 1e-4);
+        for (drawn, right, k) in [(3, 1, 4), (3, 1, 0), (3, 4, 1), (0, 0, 1)] {
+            assert_eq!(pass_at_k(drawn, right, k), None);
+        }
+    }
 
     #[test]
     fn means_and_deviations_by_hand() {

@@ -1,7 +1,7 @@
 //! Whether an answer to an item is right.
 
 use super::words::{f1, normalised};
-use super::{Gold, Item, choice};
+use super::{Gold, Item, choice, code};
 use crate::answer::{Equality, Verdict, grade};
 use crate::program::sandbox::Sandbox;
 
@@ -23,6 +23,11 @@ impl Judged {
 pub enum JudgeError {
     #[error("programs are judged in the sandbox, and there is none here")]
     NoSandbox,
+    #[error(
+        "the data set's tests do not run in the sandbox's Python ({why}); `unsay setup` makes one that has \
+         what they need"
+    )]
+    Module { why: String },
     #[error(transparent)]
     Sandbox(#[from] crate::program::sandbox::SandboxError),
 }
@@ -31,7 +36,7 @@ pub enum JudgeError {
 pub async fn judge(
     item: &Item,
     answer: &str,
-    _sandbox: Option<&Sandbox>,
+    sandbox: Option<&Sandbox>,
 ) -> Result<Judged, JudgeError> {
     Ok(match &item.gold {
         Gold::Values(values) => judge_values(answer, values),
@@ -44,6 +49,9 @@ pub async fn judge(
             Judged::new(Verdict::Right, "exact match")
         }
         Gold::Words(gold) => Judged::new(Verdict::Wrong, format!("F1 {:.3}", f1(answer, gold))),
+        Gold::Tests(tests) => {
+            code::judge(tests, answer, sandbox.ok_or(JudgeError::NoSandbox)?).await?
+        }
     })
 }
 

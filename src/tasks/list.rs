@@ -1,5 +1,6 @@
 //! The table of tasks.
 
+use super::code;
 use super::forms::{self, Form};
 
 /// A data set that can be asked.
@@ -38,7 +39,7 @@ const fn row(
     Task { name, summary, files, whole, form }
 }
 
-static TASKS: [Task; 21] = [
+static TASKS: [Task; 24] = [
     row("gsm8k", "grade-school word problems", 1319, &["gsm8k/test.jsonl"], forms::GSM8K),
     row(
         "gsm8k-train",
@@ -154,6 +155,35 @@ static TASKS: [Task; 21] = [
         300,
         &["logicaldeduction/dev.jsonl", "logicaldeduction/dev.json"],
         forms::LOGIC,
+    ),
+    row(
+        "humaneval",
+        "functions from their descriptions, with the original tests",
+        164,
+        &["humaneval/HumanEval.jsonl"],
+        code::HUMANEVAL,
+    ),
+    row(
+        "humanevalplus",
+        "the same with EvalPlus's tests added",
+        164,
+        &[
+            "humanevalplus/HumanEvalPlus-v0.1.10.jsonl",
+            "humanevalplus/HumanEvalPlus.jsonl",
+            "humanevalplus/HumanEvalPlus-OriginFmt.jsonl",
+        ],
+        code::PLUS,
+    ),
+    row(
+        "mbppplus",
+        "short functions from a sentence and an example, with EvalPlus's tests added",
+        378,
+        &[
+            "mbppplus/MbppPlus-v0.2.0.jsonl",
+            "mbppplus/MbppPlus.jsonl",
+            "mbppplus/MbppPlus-OriginFmt.jsonl",
+        ],
+        code::PLUS,
     ),
     row("jsonl", "a file of your own: a line {\"question\", \"answer\"} each", 0, &[], forms::OWN),
 ];

@@ -8,6 +8,7 @@
 //! an answer with it, three-valued: `Undecided` is where the grader could not tell, and is never right.
 
 mod choice;
+pub mod code;
 mod forms;
 mod json;
 mod judge;
@@ -15,6 +16,8 @@ mod list;
 mod read;
 mod select;
 mod words;
+
+use std::sync::Arc;
 
 use crate::answer::{Kind, Problem};
 
@@ -49,6 +52,8 @@ pub enum Gold {
     Choice { letter: char, options: Vec<Choice> },
     /// Words, compared as HotpotQA does.
     Words(String),
+    /// Whatever passes these tests.
+    Tests(Arc<code::Tests>),
 }
 
 /// An option of a question.
@@ -70,6 +75,7 @@ impl Gold {
                 }
             }
             Self::Words(words) => words.clone(),
+            Self::Tests(tests) => format!("{tests:?}"),
         }
     }
 }
@@ -90,6 +96,7 @@ impl Item {
     pub fn kind(&self) -> Kind {
         match self.gold {
             Gold::Values(_) | Gold::Choice { .. } | Gold::Words(_) => Kind::Math,
+            Gold::Tests(_) => Kind::Code,
         }
     }
 }

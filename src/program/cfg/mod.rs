@@ -33,6 +33,12 @@ pub fn parse(source: &str) -> Result<Program, GraphError> {
     build::program(source::Source::parse(source)?)
 }
 
+/// The syntax tree of a program, with the text that its positions are of, and whether Python would take
+/// it as far as the grammar can tell. The same bounds as `parse`.
+pub(crate) fn syntax(source: &str) -> Result<(String, tree_sitter::Tree, bool), GraphError> {
+    Ok(source::Source::parse(source)?.into_parts())
+}
+
 /// Why a source has no control-flow graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {

@@ -76,6 +76,11 @@ impl Source {
         Ok(parsed)
     }
 
+    /// The text, its tree, and whether it has no errors.
+    pub(super) fn into_parts(self) -> (String, Tree, bool) {
+        (self.text, self.tree, self.errors.is_empty())
+    }
+
     pub(super) fn tree(&self) -> &Tree {
         &self.tree
     }
