@@ -1,5 +1,6 @@
 //! Tasks: original files are read as they are, and what is right is judged right.
 
+pub mod code;
 mod reading;
 
 use std::path::PathBuf;

@@ -103,7 +103,10 @@ fn close(output: &Value, expected: &Value, tolerance: f64) -> bool {
     match (output, expected) {
         (List(outputs), List(expected)) | (Tuple(outputs), Tuple(expected)) => {
             outputs.len() == expected.len()
-                && outputs.iter().zip(expected).all(|(one, other)| close_within(one, other, tolerance))
+                && outputs
+                    .iter()
+                    .zip(expected)
+                    .all(|(one, other)| close_within(one, other, tolerance))
         }
         (Float(_), Float(_)) | (Int(_), Int(_)) | (Complex(..), Complex(..)) => {
             close_within(output, expected, tolerance)

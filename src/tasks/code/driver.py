@@ -108,6 +108,8 @@ class Writer:
         elif kind is list:
             if value and small_numbers(value):
                 self.left -= len(value)
+                if self.left < 0:
+                    raise TooLarge
                 put("[" + ",".join(map(int.__repr__, value)) + "]")
             else:
                 self.several("[", value, depth, "]")
@@ -302,12 +304,7 @@ def timed(function, arguments, seconds, members):
     except TooLarge:
         return '["large"]', True
     except BaseException as error:
-        try:
-            said = str(error)[:200].encode("utf-8", "replace").decode("utf-8")
-        except BaseException:
-            said = ""
-        kind = quoted(str(name_of(type(error)))[:100])
-        return '["raised",' + kind + "," + quoted(said) + "]", True
+        return '["raised",' + quoted(str(name_of(type(error)))[:100]) + "]", True
 
 
 def outputs():
@@ -373,16 +370,30 @@ def record():
 
 
 def replay():
-    # The test again, with outputs that were had elsewhere: `passed`, or how many calls it made.
-    made = [0]
+    # The test again, with outputs that were had elsewhere: `passed`, or how many calls it made and what
+    # stopped it. A long output, of which the digest came, is the reference's where that has this digest.
+    function = sys.modules["__main__"].__dict__[job["entry_point"]]
+    made, inside = [0], [False]
 
     def replayer(*arguments):
+        if inside[0]:
+            return function(*arguments)
         at = made[0]
         made[0] += 1
-        asked = json.dumps(json.loads(Writer().text(list(arguments))))
-        if at >= len(job["outputs"]) or asked != json.dumps(job["inputs"][at]):
+        asked = Writer().text(list(arguments))
+        if at >= len(job["outputs"]) or json.dumps(json.loads(asked)) != json.dumps(job["inputs"][at]):
             raise RuntimeError("the test does not ask what it asked the reference")
-        return read(job["outputs"][at])
+        output = job["outputs"][at]
+        if type(output) is not dict or "k" not in output:
+            return read(output)
+        state = random.getstate()
+        inside[0] = True
+        try:
+            value = function(*[read(one) for one in json.loads(asked)])
+        finally:
+            inside[0] = False
+            random.setstate(state)
+        return value if json.loads(told(value)) == output else object()
 
     try:
         seeded_test(replayer)

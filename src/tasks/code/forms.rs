@@ -126,5 +126,10 @@ fn arguments(id: &str, input: &Json) -> Result<Vec<Value>, String> {
 
 /// Assertions that stand in a prompt, a line each.
 fn shown_checks(prompt: &str) -> Vec<String> {
-    prompt.lines().map(str::trim).filter(|line| line.starts_with("assert ")).map(str::to_owned).collect()
+    prompt
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("assert "))
+        .map(str::to_owned)
+        .collect()
 }

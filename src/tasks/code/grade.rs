@@ -17,6 +17,11 @@ const REFERENCE_SECONDS: f64 = 50.0;
 /// That of a program's call: so many times the reference's, and this at least.
 const FACTOR: f64 = 4.0;
 const LEAST_SECONDS: f64 = 1.0;
+/// Where the reference takes longer than this for all its calls together, a program may need long.
+const LONG_SECONDS: f64 = 10.0;
+
+/// What is said of an output that cannot be carried. Where the reference's could be, it is wrong.
+const TOO_LARGE: &str = "an output too large";
 
 /// How a program did.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +30,8 @@ pub struct Grade {
     pub base: Part,
     /// On the tests that were added; none where there are none.
     pub plus: Option<Part>,
-    /// Why there is nothing to compare with.
-    pub reference: Option<String>,
+    /// Why nothing can be said.
+    pub undecided: Option<String>,
 }
 
 /// How a program did on some of the tests.
@@ -59,7 +64,7 @@ impl Part {
 impl Grade {
     /// Right only where everything is.
     pub fn verdict(&self) -> Verdict {
-        match self.reference {
+        match self.undecided {
             Some(_) => Verdict::Undecided,
             None if self.base.passes() && self.plus.as_ref().is_none_or(Part::passes) => {
                 Verdict::Right
@@ -70,8 +75,8 @@ impl Grade {
 
     /// In words: how many went right, and the first thing that did not.
     pub fn rule(&self) -> String {
-        if let Some(why) = &self.reference {
-            return format!("the reference gave nothing to compare with: {why}");
+        if let Some(why) = &self.undecided {
+            return why.clone();
         }
         let count = |name: &str, part: &Part| format!("{name} {} of {}", part.passed, part.total);
         let mut rule = count("base", &self.base);
@@ -79,7 +84,8 @@ impl Grade {
             rule = format!("{rule}, {}", count("plus", plus));
         }
         let named = [("base", Some(&self.base)), ("plus", self.plus.as_ref())];
-        let faults = named.iter().find_map(|(name, part)| Some((name, part.as_ref()?.fault.as_ref()?)));
+        let faults =
+            named.iter().find_map(|(name, part)| Some((name, part.as_ref()?.fault.as_ref()?)));
         match faults {
             Some((name, Fault { what, input: Some(at) })) => {
                 format!("{what} at {name} input {at}; {rule}")
@@ -97,9 +103,7 @@ pub async fn judge(tests: &Tests, answer: &str, sandbox: &Sandbox) -> Result<Jud
             let grade = grade(tests, &program, sandbox).await?;
             Ok(Judged::new(grade.verdict(), grade.rule()))
         }
-        None => {
-            Ok(Judged::new(Verdict::Wrong, format!("no function `{}`", tests.entry_point)))
-        }
+        None => Ok(Judged::new(Verdict::Wrong, format!("no function `{}`", tests.entry_point))),
     }
 }
 
@@ -107,17 +111,23 @@ pub async fn judge(tests: &Tests, answer: &str, sandbox: &Sandbox) -> Result<Jud
 pub async fn grade(tests: &Tests, program: &str, sandbox: &Sandbox) -> Result<Grade, JudgeError> {
     let known = match &*known(tests, sandbox).await? {
         Ok(known) => known.clone(),
-        Err(why) => return Ok(Grade { reference: Some(why.clone()), ..Grade::default() }),
+        Err(why) => {
+            let why = format!("the reference gave nothing to compare with: {why}");
+            return Ok(Grade { undecided: Some(why), ..Grade::default() });
+        }
     };
     let run = Run { tests, program, sandbox };
     match &*known {
         Known::Inputs { base, plus } => {
             let (base, plus) = tokio::try_join!(run.compared(base), run.compared(plus))?;
-            Ok(Grade { base, plus: Some(plus), reference: None })
+            Ok(Grade { base, plus: Some(plus), undecided: None })
         }
         Known::Test { source, recorded } => {
             let base = run.tested(source, recorded).await?;
-            Ok(Grade { base, plus: None, reference: None })
+            let large = |fault: &Fault| fault.what == TOO_LARGE;
+            let undecided = base.fault.as_ref().filter(|fault| large(fault));
+            let undecided = undecided.map(|_| "an output is too large for the test".to_owned());
+            Ok(Grade { base, plus: None, undecided })
         }
     }
 }
@@ -133,8 +143,14 @@ struct Answers {
     inputs: Vec<Vec<Value>>,
     wires: Vec<String>,
     outputs: Vec<Value>,
-    /// Processor time that a program's calls may take.
+    /// Processor time that the reference's calls took.
     seconds: Vec<f64>,
+}
+
+/// Processor time that a program's calls may take, and whether all together may need long.
+fn allowed(reference: &[f64]) -> (Vec<f64>, bool) {
+    let seconds = reference.iter().map(|spent| (FACTOR * spent).max(LEAST_SECONDS)).collect();
+    (seconds, reference.iter().sum::<f64>() > LONG_SECONDS)
 }
 
 /// What is known of each reference in each interpreter, or why nothing is: found once.
@@ -163,7 +179,8 @@ async fn ask(tests: &Tests, sandbox: &Sandbox) -> Result<Found, JudgeError> {
             return match asked.await? {
                 Ok(recorded) => Ok(Ok(Arc::new(Known::Test { source: source.clone(), recorded }))),
                 Err(
-                    Outcome::CheckFailed { kind, message, .. } | Outcome::Raised { kind, message, .. },
+                    Outcome::CheckFailed { kind, message, .. }
+                    | Outcome::Raised { kind, message, .. },
                 ) if kind == "ModuleNotFoundError" => Err(JudgeError::Module { why: message }),
                 Err(outcome) => Ok(Err(outcome.to_string())),
             };
@@ -171,16 +188,23 @@ async fn ask(tests: &Tests, sandbox: &Sandbox) -> Result<Found, JudgeError> {
     };
     let answers = async |inputs: &[Vec<Value>]| -> Result<Result<Answers, String>, SandboxError> {
         let wires: Vec<String> = inputs.iter().map(|input| runs::wire(input)).collect();
-        let calls = Calls {
+        let seconds = vec![REFERENCE_SECONDS; wires.len()];
+        let mut calls = Calls {
             program: &tests.reference,
             preamble: "",
             entry_point: &tests.entry_point,
             inputs: &wires,
-            seconds: &vec![REFERENCE_SECONDS; wires.len()],
+            seconds: &seconds,
+            long: false,
             members,
             exact,
         };
-        let called = match calls.run(sandbox).await? {
+        let mut ran = calls.run(sandbox).await?;
+        if matches!(ran, Ran::Ended(Outcome::CpuLimit)) {
+            calls.long = true;
+            ran = calls.run(sandbox).await?;
+        }
+        let called = match ran {
             Ran::Called(called) => called,
             Ran::NoFunction => return Ok(Err("it is not there".to_owned())),
             Ran::Ended(outcome) => return Ok(Err(outcome.to_string())),
@@ -190,7 +214,7 @@ async fn ask(tests: &Tests, sandbox: &Sandbox) -> Result<Found, JudgeError> {
             match call {
                 Called::Returned { value, seconds: spent } => {
                     outputs.push(value);
-                    seconds.push((FACTOR * spent).max(LEAST_SECONDS));
+                    seconds.push(spent);
                 }
                 other => return Ok(Err(format!("{} at input {}", fault(&other), at + 1))),
             }
@@ -251,9 +275,8 @@ impl Run<'_> {
     async fn tested(&self, source: &str, recorded: &[Recorded]) -> Result<Part, SandboxError> {
         let total = recorded.len();
         let inputs: Vec<String> = recorded.iter().map(|call| call.input.clone()).collect();
-        let seconds: Vec<f64> =
-            recorded.iter().map(|call| (FACTOR * call.seconds).max(LEAST_SECONDS)).collect();
-        let called = match self.called(&inputs, &seconds, false, false).await? {
+        let seconds: Vec<f64> = recorded.iter().map(|call| call.seconds).collect();
+        let called = match self.called(&inputs, &seconds, false, true).await? {
             Ok(called) => called,
             Err(what) => return Ok(Part::failed(total, 0, what, None)),
         };
@@ -286,16 +309,18 @@ impl Run<'_> {
     async fn called(
         &self,
         inputs: &[String],
-        seconds: &[f64],
+        reference: &[f64],
         members: bool,
         exact: bool,
     ) -> Result<Result<Vec<Called>, String>, SandboxError> {
+        let (seconds, long) = allowed(reference);
         let calls = Calls {
             program: self.program,
             preamble: self.tests.preamble(),
             entry_point: &self.tests.entry_point,
             inputs,
-            seconds,
+            seconds: &seconds,
+            long,
             members,
             exact,
         };
@@ -314,7 +339,7 @@ fn fault(call: &Called) -> String {
         Called::Raised { kind } => format!("exception {kind}"),
         Called::OutOfTime => "time".to_owned(),
         Called::OutOfMemory => "memory".to_owned(),
-        Called::TooLarge => "an output too large".to_owned(),
+        Called::TooLarge => TOO_LARGE.to_owned(),
     }
 }
 

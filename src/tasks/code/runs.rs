@@ -10,12 +10,19 @@ use crate::program::sandbox::{Limits, Outcome, Program, Sandbox, SandboxError};
 const DRIVER: &str = include_str!("driver.py");
 /// Most bytes of an answer when it is unpacked.
 const UNPACKED: u64 = 64 << 20;
+/// Runs for the outputs of one program, each as many as an answer carries.
+const MOST_RUNS: usize = 64;
 
-/// What a task's run may use; the same for all, so that interpreters can stand ready.
-fn limits() -> Limits {
+/// Processor time of a run, in seconds, and that of one that needs long.
+const SECONDS: u64 = 60;
+const MANY_SECONDS: u64 = 300;
+
+/// What a run may use; one of two kinds, so that interpreters can stand ready.
+fn limits(long: bool) -> Limits {
+    let seconds = if long { MANY_SECONDS } else { SECONDS };
     Limits {
-        wall: Duration::from_secs(300),
-        cpu: Duration::from_secs(60),
+        wall: Duration::from_secs(5 * seconds),
+        cpu: Duration::from_secs(seconds),
         memory_bytes: 4 << 30,
         output_bytes: 16 << 10,
         ..Limits::default()
@@ -26,8 +33,13 @@ fn limits() -> Limits {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Called {
     /// With the processor time that it took, in seconds.
-    Returned { value: Value, seconds: f64 },
-    Raised { kind: String },
+    Returned {
+        value: Value,
+        seconds: f64,
+    },
+    Raised {
+        kind: String,
+    },
     OutOfTime,
     OutOfMemory,
     /// More than can be carried.
@@ -56,6 +68,8 @@ pub struct Calls<'a> {
     pub inputs: &'a [String],
     /// Processor time for each call.
     pub seconds: &'a [f64],
+    /// Whether the calls together may need long.
+    pub long: bool,
     /// Whether what can be gone through counts as what it holds.
     pub members: bool,
     /// Whether no more is asked of an output than whether it is equal; long ones come as digests then.
@@ -66,7 +80,8 @@ impl Calls<'_> {
     /// Calls the function on every input, in as few runs as carry the outputs.
     pub async fn run(&self, sandbox: &Sandbox) -> Result<Ran, SandboxError> {
         let mut calls = Vec::new();
-        loop {
+        let mut spent = 0.0;
+        for _ in 0..MOST_RUNS {
             let job = format!(
                 "{{\"entry_point\":{},\"first\":{},\"members\":{},\"exact\":{},\
                  \"inputs\":[{}],\"seconds\":{:?}}}",
@@ -77,23 +92,26 @@ impl Calls<'_> {
                 self.inputs.join(","),
                 self.seconds
             );
-            let answer = match drive(sandbox, self.program, self.preamble, &job, "outputs").await? {
-                Ok(answer) => answer,
-                Err(outcome) => return Ok(Ran::Ended(outcome)),
-            };
-            let before = calls.len();
+            let program = (self.program, self.preamble);
+            let (answer, seconds) =
+                match drive(sandbox, program, &job, "outputs", self.long).await? {
+                    Ok(answered) => answered,
+                    Err(outcome) => return Ok(Ran::Ended(outcome)),
+                };
             let Some(again) = read(&answer, &mut calls) else {
                 return Ok(Ran::Ended(spoilt()));
             };
+            spent += seconds;
             match again {
-                Again::No if calls.len() > self.inputs.len() => return Ok(Ran::Ended(spoilt())),
+                _ if calls.len() > self.inputs.len() => return Ok(Ran::Ended(spoilt())),
                 Again::No => return Ok(Ran::Called(calls)),
                 Again::NoFunction => return Ok(Ran::NoFunction),
-                // Each run must bring something, or there is no end.
-                Again::Yes if calls.len() == before => return Ok(Ran::Ended(spoilt())),
+                Again::Yes if spent > limits(self.long).cpu.as_secs_f64() => break,
                 Again::Yes => {}
             }
         }
+        // So many runs for outputs of these sizes, and no end.
+        Ok(Ran::Ended(Outcome::CpuLimit))
     }
 }
 
@@ -113,10 +131,9 @@ pub async fn record(
     entry_point: &str,
     test: &str,
 ) -> Result<Result<Vec<Recorded>, Outcome>, SandboxError> {
-    let job =
-        format!("{{\"entry_point\":{},\"test\":{}}}", quoted(entry_point), quoted(test));
-    let answer = match drive(sandbox, reference, "", &job, "record").await? {
-        Ok(answer) => answer,
+    let job = format!("{{\"entry_point\":{},\"test\":{}}}", quoted(entry_point), quoted(test));
+    let answer = match drive(sandbox, (reference, ""), &job, "record", true).await? {
+        Ok((answer, _)) => answer,
         Err(outcome) => return Ok(Err(outcome)),
     };
     let calls = unpacked(&answer).and_then(|text| {
@@ -143,15 +160,15 @@ pub async fn replay(
 ) -> Result<Option<(usize, String)>, SandboxError> {
     let inputs: Vec<&str> = recorded.iter().map(|call| call.input.as_str()).collect();
     let job = format!(
-        "{{\"entry_point\":{},\"test\":{},\"inputs\":[{}],\"outputs\":{}}}",
+        "{{\"entry_point\":{},\"test\":{},\"exact\":true,\"inputs\":[{}],\"outputs\":{}}}",
         quoted(entry_point),
         quoted(test),
         inputs.join(","),
         wire(outputs)
     );
-    Ok(match drive(sandbox, reference, "", &job, "replay").await? {
-        Ok(answer) if answer == "passed" => None,
-        Ok(answer) => {
+    Ok(match drive(sandbox, (reference, ""), &job, "replay", true).await? {
+        Ok((answer, _)) if answer == "passed" => None,
+        Ok((answer, _)) => {
             let mut words = answer.split(' ').skip(1);
             let made = words.next().and_then(|made| made.parse().ok()).unwrap_or(0);
             Some((made, words.next().unwrap_or("an error").to_owned()))
@@ -170,14 +187,15 @@ pub fn wire(values: &[Value]) -> String {
     text + "]"
 }
 
-/// Runs a program with the driver beside it; the answer of one of the driver's functions.
+/// Runs a program, after what precedes it, with the driver beside it; the answer of one of the driver's
+/// functions, and the processor time of all in seconds.
 async fn drive(
     sandbox: &Sandbox,
-    program: &str,
-    preamble: &str,
+    (program, preamble): (&str, &str),
     job: &str,
     function: &str,
-) -> Result<Result<String, Outcome>, SandboxError> {
+    long: bool,
+) -> Result<Result<(String, f64), Outcome>, SandboxError> {
     // The driver is a module of its own; it leaves no names where the program's are.
     let setup = format!(
         "{preamble}\nimport sys\n\
@@ -188,9 +206,8 @@ async fn drive(
         quoted(DRIVER),
         quoted(job)
     );
-    let checks = format!(
-        "import unsay_driver as unsay_answer\nunsay_answer = unsay_answer.{function}()\n"
-    );
+    let checks =
+        format!("import unsay_driver as unsay_answer\nunsay_answer = unsay_answer.{function}()\n");
     let program = Program {
         source: program.to_owned(),
         result_variable: Some("unsay_answer".to_owned()),
@@ -198,8 +215,9 @@ async fn drive(
         setup: Some(setup),
         checks: Some(checks),
     };
-    Ok(match sandbox.run(&program, &limits()).await?.outcome {
-        Outcome::Finished { answer: Some(answer) } => Ok(answer),
+    let run = sandbox.run(&program, &limits(long)).await?;
+    Ok(match run.outcome {
+        Outcome::Finished { answer: Some(answer) } => Ok((answer, run.cpu_seconds)),
         Outcome::Finished { answer: None } => Err(spoilt()),
         outcome => Err(outcome),
     })
@@ -226,7 +244,7 @@ fn read(answer: &str, calls: &mut Vec<Called>) -> Option<Again> {
             ("value", [value, Json::Number(seconds)]) => {
                 Called::Returned { value: Value::of(value).ok()?, seconds: seconds.parse().ok()? }
             }
-            ("raised", [kind, _]) => Called::Raised { kind: kind.text()?.to_owned() },
+            ("raised", [kind]) => Called::Raised { kind: kind.text()?.to_owned() },
             ("time", []) => Called::OutOfTime,
             ("memory", []) => Called::OutOfMemory,
             ("large", []) => Called::TooLarge,

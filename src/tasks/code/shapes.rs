@@ -31,10 +31,7 @@ const TASKS: [(&[u32], &[To]); 12] = [
         ],
         &[To::Tuple],
     ),
-    (
-        &[63, 64, 70, 94, 120, 237, 272, 299, 400, 409, 417, 438, 473, 614, 780],
-        &[To::ListOfTuples],
-    ),
+    (&[63, 64, 70, 94, 120, 237, 272, 299, 400, 409, 417, 438, 473, 614, 780], &[To::ListOfTuples]),
     (&[75, 413, 444, 753], &[To::ListOfTuples, To::Same]),
     (&[106, 750], &[To::Same, To::Tuple]),
     (&[115], &[To::ListOfSets]),
@@ -112,9 +109,8 @@ fn complex(text: &str) -> Option<(f64, f64)> {
     let Some(both) = bare.strip_suffix(['j', 'J']) else { return Some((bare.parse().ok()?, 0.0)) };
     // The sign between them is the last that belongs to no exponent.
     let bytes = both.as_bytes();
-    let sign = |at: &usize| {
-        matches!(bytes[*at], b'+' | b'-') && !matches!(bytes[*at - 1], b'e' | b'E')
-    };
+    let sign =
+        |at: &usize| matches!(bytes[*at], b'+' | b'-') && !matches!(bytes[*at - 1], b'e' | b'E');
     let im = |text: &str| match text {
         "" | "+" => Some(1.0),
         "-" => Some(-1.0),

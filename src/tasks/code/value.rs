@@ -77,9 +77,7 @@ impl Value {
                 _ => return Err(broken()),
             },
             "q" => match pair()? {
-                (Json::Text(above), Json::Text(below)) => {
-                    Self::Ratio(above.clone(), below.clone())
-                }
+                (Json::Text(above), Json::Text(below)) => Self::Ratio(above.clone(), below.clone()),
                 _ => return Err(broken()),
             },
             "d" => {
@@ -236,7 +234,11 @@ impl Value {
             Self::Huge(hex) => {
                 let _ = write!(to, "h{hex};");
             }
-            Self::Set(_) | Self::FrozenSet(_) | Self::Dict(_) | Self::Digest(_) | Self::Other(_) => {}
+            Self::Set(_)
+            | Self::FrozenSet(_)
+            | Self::Dict(_)
+            | Self::Digest(_)
+            | Self::Other(_) => {}
         }
         Some(())
     }
