@@ -6,6 +6,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::engine::plan::MemorySize;
 
+/// The model where none is named.
+pub const DEFAULT_MODEL: &str = "smollm2-135m-instruct";
+
 /// A local inference engine on which language models correct themselves, offline.
 #[derive(Parser)]
 #[command(name = "unsay", version, about, max_term_width = 100)]
@@ -39,7 +42,7 @@ pub enum Command {
     Trace(TraceArgs),
     /// List the models that are known, and which of them are here
     Models,
-    /// Fetch a model into the cache folder, its digest checked
+    /// Fetch a model into the cache folder, its digests checked
     Pull(PullArgs),
     /// List the methods
     Methods,
@@ -87,6 +90,12 @@ pub struct SetupArgs {
 
 #[derive(Args)]
 pub struct DoctorArgs {
+    /// Say which model, at which quantisation, fits this machine beside a verifier
+    #[arg(long)]
+    pub recommend: bool,
+    /// The memory to recommend for, e.g. 24GB [default: the GPU's, else the machine's]
+    #[arg(long = "for", value_name = "SIZE", requires = "recommend", allow_hyphen_values = true)]
+    pub memory: Option<MemorySize>,
     #[command(flatten)]
     pub sandbox: SandboxArgs,
 }
@@ -94,8 +103,9 @@ pub struct DoctorArgs {
 /// Which model, and how it is hosted.
 #[derive(Args)]
 pub struct ModelArgs {
-    /// A model's name (`unsay models`), a .gguf file, or a folder with config.json and safetensors
-    #[arg(long, default_value = "smollm2-135m-instruct")]
+    /// A model's name (`unsay models`), alone or as NAME:QUANTISATION; hf:owner/name[@revision][:file];
+    /// a .gguf file; or a folder with config.json and safetensors
+    #[arg(long, default_value = DEFAULT_MODEL)]
     pub model: String,
     /// Threads of the CPU form [default: all]
     #[arg(long)]
@@ -329,9 +339,11 @@ pub struct TraceArgs {
 
 #[derive(Args)]
 pub struct PullArgs {
-    /// The model's name (`unsay models`)
+    /// The model's name (`unsay models`), alone or as NAME:QUANTISATION; hf:owner/name[@revision][:file]
+    /// ($HF_TOKEN, $HF_ENDPOINT and $HF_HUB_OFFLINE count); or the path of a model, to look whether it
+    /// can be read
     pub name: String,
-    /// Read the file again and check its digest, also if it was checked before
+    /// Read the files again and check their digests, also if they were checked before
     #[arg(long)]
     pub verify: bool,
 }

@@ -1,19 +1,23 @@
 //! `unsay doctor`: what this machine has and lacks.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use super::arguments::DoctorArgs;
+use super::arguments::{DEFAULT_MODEL, DoctorArgs};
 use super::failure::{Failure, chain};
-use super::models::megabytes;
+use super::models::size;
 use super::output::say;
-use super::setup;
+use super::{recommend, setup};
 use crate::engine::plan::{Machine, MemorySize};
 use crate::llm::{HostError, HostModel, HostOptions, Hosting};
 use crate::program::sandbox::{LayerState, Sandbox};
-use crate::store::{self, Cache};
+use crate::store::{self, Cache, Package, StoreError};
 
 /// Prints it; exit code 3 where something is missing that solving needs.
 pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    if args.recommend {
+        return recommend::recommend(args.memory);
+    }
     say!("unsay {}", env!("CARGO_PKG_VERSION"));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     say!("cpu        {threads} threads, {} kernels", crate::device::cpu::Tier::detect().name());
@@ -27,9 +31,10 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     }
     let cache = Cache::locate()?;
     say!("cache      {}", cache.root().display());
-    for (name, manifest) in store::manifests(&cache)? {
-        match manifest.is_in(&cache) {
-            Ok(true) => {
+    let mut left = 0;
+    for (name, package) in packages(&cache)? {
+        match package.and_then(|package| Ok((package.is_here()?, package))) {
+            Ok((true, _)) => {
                 say!("model      {name}: here");
                 // What hosting it with the defaults would take.
                 match memory_of(&name, &cache) {
@@ -37,13 +42,15 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
                     Err(error) => say!("           {}", chain(&error)),
                 }
             }
-            Ok(false) => {
-                let bytes = megabytes(manifest.bytes);
+            Ok((false, package)) if name == DEFAULT_MODEL => {
+                let bytes = size(&package).unwrap_or_default();
                 say!("model      {name}: not pulled; `unsay pull {name}` fetches {bytes}");
             }
+            Ok((false, _)) => left += 1,
             Err(error) => say!("model      {name}: {}", chain(&error)),
         }
     }
+    say!("           {left} more can be pulled (`unsay models`; `unsay doctor --recommend`)");
     match setup::packages(&cache) {
         Some(versions) => say!("packages   {versions}"),
         None => say!(
@@ -75,6 +82,20 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
             Ok(ExitCode::from(3))
         }
     }
+}
+
+/// Every variant of every manifest, and what was pulled from the hub.
+fn packages(cache: &Cache) -> Result<BTreeMap<String, Result<Package, StoreError>>, StoreError> {
+    let mut all = store::pulled_from_hub(cache)?;
+    for (name, manifest) in store::manifests(cache)? {
+        for variant in &manifest.variants {
+            match Package::of_manifest(&manifest, Some(&variant.quantisation), cache) {
+                Ok(package) => all.insert(package.name.clone(), Ok(package)),
+                Err(error) => all.insert(format!("{name}:{}", variant.quantisation), Err(error)),
+            };
+        }
+    }
+    Ok(all)
 }
 
 fn memory_of(name: &str, cache: &Cache) -> Result<String, HostError> {

@@ -190,7 +190,9 @@ impl From<HostError> for Failure {
             HostError::Model(error) => error.into(),
             HostError::Engine(error) => error.into(),
             HostError::Plan(error) => Failure::usage(chain(&error)),
-            error @ HostError::NoAdapter { .. } => Failure::usage(chain(&error)),
+            error @ (HostError::NoAdapter { .. } | HostError::NoToken { .. }) => {
+                Failure::usage(chain(&error))
+            }
             HostError::Replay(error @ ReplayError::Differs { .. }) => {
                 Failure::stated(chain(&error))
             }

@@ -11,6 +11,7 @@ mod live;
 mod models;
 mod output;
 mod prompts;
+mod recommend;
 mod setup;
 mod solve;
 mod tasks;

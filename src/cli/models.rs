@@ -7,7 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::arguments::PullArgs;
 use super::failure::{Failure, chain};
 use super::output::{note, say};
-use crate::store::{self, Cache, Manifest, Progress, StoreError};
+use crate::model::{ModelSpec, Recipe};
+use crate::store::{
+    self, Cache, HubSpec, Manifest, ModelFiles, Package, Progress, Role, StoreError,
+};
 
 /// The models that are known, and which of them are here.
 pub fn list() -> Result<ExitCode, Failure> {
@@ -15,55 +18,155 @@ pub fn list() -> Result<ExitCode, Failure> {
     let manifests = store::manifests(&cache)?;
     let wide = manifests.keys().map(String::len).max().unwrap_or(0);
     for (name, manifest) in &manifests {
-        let here = match manifest.is_in(&cache) {
-            Ok(true) => "here",
-            Ok(false) => "not pulled",
-            Err(_) => "unreadable",
-        };
+        let first = Package::of_manifest(manifest, None, &cache)?;
+        let role = if manifest.role == Role::Verifier { " (verifier)" } else { "" };
         say!(
-            "{name:wide$}  {here:<10}  {:>8}  {}  {}",
-            megabytes(manifest.bytes),
-            manifest.licence,
-            manifest.display_name
+            "{name:wide$}  {:<10}  {:>10}  {}{role}: {}; {}",
+            presence(manifest, &cache)?,
+            size(&first).unwrap_or_default(),
+            manifest.display_name,
+            quantisations(manifest),
+            manifest.licence
         );
     }
-    say!("\nany .gguf file, or a folder with config.json and *.safetensors, works as --model too");
+    for (name, package) in store::pulled_from_hub(&cache)? {
+        match package {
+            Ok(package) => {
+                let here = if package.is_here().unwrap_or(false) { "here" } else { "incomplete" };
+                let (size, licence) =
+                    (size(&package).unwrap_or_default(), &package.manifest.licence);
+                say!("{name:wide$}  {here:<10}  {size:>10}  licence: {licence}");
+            }
+            Err(error) => say!("{name:wide$}  unreadable  {}", chain(&error)),
+        }
+    }
+    say!("\n~ is an estimate; NAME:QUANTISATION names another quantisation than the first");
+    say!(
+        "hf:owner/name[@revision][:file.gguf] is fetched from the hub and works as --model too, as does any"
+    );
+    say!(".gguf file, or a folder with config.json and *.safetensors");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Which quantisations of a model are here.
+fn presence(manifest: &Manifest, cache: &Cache) -> Result<&'static str, Failure> {
+    let mut found = "not pulled";
+    for variant in &manifest.variants {
+        let package = Package::of_manifest(manifest, Some(&variant.quantisation), cache);
+        match package.and_then(|package| package.is_here()) {
+            Ok(true) => return Ok("here"),
+            Ok(false) => {}
+            Err(_) => found = "unreadable",
+        }
+    }
+    Ok(found)
+}
+
+fn quantisations(manifest: &Manifest) -> String {
+    let names: Vec<&str> =
+        manifest.variants.iter().map(|variant| variant.quantisation.as_str()).collect();
+    names.join(", ")
+}
+
+/// The size of a model's files: what is known of it, or an estimate, which is marked.
+pub fn size(package: &Package) -> Option<String> {
+    if let Some(bytes) = package.bytes() {
+        return Some(megabytes(bytes));
+    }
+    let recipe = Recipe::of(&package.variant.quantisation)?;
+    let spec = ModelSpec::of_shape(package.manifest.shape.as_ref()?).ok()?;
+    Some(format!("~{}", megabytes(spec.file_bytes(recipe))))
 }
 
 /// Fetches a model, or says that it is here.
 pub fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
     let cache = Cache::locate()?;
-    let manifests = store::manifests(&cache)?;
-    let Some(manifest) = manifests.get(&args.name) else {
-        let known = manifests.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        return Err(Failure::usage(format!("no model is called `{}`", args.name))
-            .hint(format!("known models: {known}")));
-    };
-    if manifest.is_in(&cache)? && args.verify {
-        store::verify(manifest, &cache)?;
-        say!("{} is whole: {}", args.name, manifest.file_in(&cache).display());
+    let Some(package) = named(&args.name, &cache)? else { return look_at(args, &cache) };
+    if package.is_here()? && args.verify {
+        store::verify(&package)?;
+        say!("{} is whole: {}", args.name, package.entry().display());
         return Ok(ExitCode::SUCCESS);
     }
-    let pulled = with_progress(manifest, &cache)?;
+    let pulled = with_progress(&package)?;
     match pulled.from {
         Some(source) => say!("{} from {source}: {}", args.name, pulled.path.display()),
         None => say!("{} is here: {}", args.name, pulled.path.display()),
     }
+    say!("licence: {}", pulled.licence);
     Ok(ExitCode::SUCCESS)
 }
 
-fn with_progress(manifest: &Manifest, cache: &Cache) -> Result<store::Pulled, StoreError> {
+/// The model that is to be fetched; None for a path.
+fn named(name: &str, cache: &Cache) -> Result<Option<Package>, Failure> {
+    match store::named(name, cache) {
+        Err(StoreError::UnknownModel { name, known }) => Err(Failure::usage(format!(
+            "no model is called `{name}`"
+        ))
+        .hint(format!(
+            "known models: {known}; or name one of the hub as hf:owner/name[@revision][:file.gguf]"
+        ))),
+        package => Ok(package?),
+    }
+}
+
+/// A model that lies at a path needs no pull; whether it can be read is worth knowing.
+fn look_at(args: &PullArgs, cache: &Cache) -> Result<ExitCode, Failure> {
+    let files = store::open(&args.name, cache).map_err(|error| {
+        let hub = format!("hf:{}", args.name);
+        let not_there = matches!(&error, StoreError::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::NotFound);
+        let failure = Failure::from(error);
+        match not_there && hub.parse::<HubSpec>().is_ok() {
+            true => failure.hint(format!("a model of the hub is named {hub}")),
+            false => failure,
+        }
+    })?;
+    ModelSpec::from_files(&files)?;
+    say!("{} is here and needs no pull; use it as --model {0}", args.name);
+    if args.verify {
+        say!("SHA-256: {}", files.digest()?);
+    }
+    say!("licence: {}", licence_of(&files).unwrap_or_else(|| "not stated".to_owned()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a GGUF file says of its licence.
+fn licence_of(files: &ModelFiles) -> Option<String> {
+    let ModelFiles::Gguf(gguf) = files else { return None };
+    let licence = gguf.metadata().string("general.license").ok()?.trim();
+    let plain = !licence.is_empty() && !licence.chars().any(char::is_control);
+    plain.then(|| licence.to_owned())
+}
+
+fn with_progress(package: &Package) -> Result<store::Pulled, StoreError> {
     // Drawn on standard error, and only where that is a terminal.
-    let bar = ProgressBar::new(manifest.bytes);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {msg}") {
+    let bar = ProgressBar::new(package.bytes().unwrap_or(0));
+    let style = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {msg}";
+    if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);
     }
-    let result = store::pull(manifest, cache, &mut |progress| match progress {
+    let unknown = package.variant.files.iter().filter(|file| file.sha256.is_none()).count();
+    if unknown > 0 {
+        let its = if unknown == 1 { "the file's digest is" } else { "its files' digests are" };
+        let what = "recorded on this first pull, and checked from then on";
+        note_beside(&bar, &format!("{its} not known before; {what}"));
+    }
+    let result = store::pull(package, &mut |progress| match progress {
         Progress::Waiting => note_beside(&bar, "waiting for another pull of this model"),
-        Progress::Replacing { why } => note_beside(&bar, &format!("the file that is here {why}")),
+        Progress::Replacing { path, why } => {
+            note_beside(&bar, &format!("{} {why}; it is fetched anew", path.display()));
+        }
         Progress::Asking { source } => note_beside(&bar, &format!("asking {source}")),
-        Progress::Bytes { done, .. } => bar.set_position(done),
+        Progress::File { name, number, count } => {
+            note_beside(&bar, &format!("file {number} of {count}: {name}"));
+        }
+        Progress::Bytes { done, total } => {
+            bar.set_length(total);
+            bar.set_position(done);
+        }
+        Progress::Recorded { name, sha256 } => {
+            note_beside(&bar, &format!("recorded {name}: SHA-256 {sha256}"));
+        }
         Progress::Failed { source, reason } => note_beside(&bar, &format!("{source}: {reason}")),
     });
     bar.finish_and_clear();

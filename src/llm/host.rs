@@ -17,7 +17,7 @@ use crate::text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError, stop_i
 
 /// Bytes of a tokenizer for each token of its vocabulary. A stated allowance: the default model's
 /// takes 300 when it is read, and more as its cache of words fills.
-const TOKENIZER_BYTES: u64 = 320;
+pub(super) const TOKENIZER_BYTES: u64 = 320;
 
 /// Why a model could not be hosted.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,11 @@ pub enum HostError {
     Engine(#[from] EngineError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error(
+        "the manifest of {model} names the stop token {token:?}, which its vocabulary does not have; \
+         correct the manifest"
+    )]
+    NoToken { model: String, token: String },
     #[error("the model {model:?} has no adapter {name:?}; it has {known}")]
     NoAdapter { model: String, name: String, known: String },
 }
@@ -67,6 +72,10 @@ pub struct HostModel {
     /// An adapter that is added to the weights.
     pub merge: Option<AdapterFiles>,
     pub thinking: Thinking,
+    /// A chat template that goes for the one in the files.
+    pub template: Option<String>,
+    /// Tokens that end a reply beside those which the files name.
+    pub stop_tokens: Vec<String>,
 }
 
 impl HostModel {
@@ -82,6 +91,8 @@ impl HostModel {
             adapters: Vec::new(),
             merge: None,
             thinking: Thinking::default(),
+            template: None,
+            stop_tokens: Vec::new(),
         }
     }
 
@@ -99,12 +110,20 @@ impl HostModel {
         }
     }
 
-    /// Opens a model by the name of a manifest or by a path. It is called by the manifest's name, or
-    /// by the last part of the path without its ending.
+    /// Opens a model by the name of a manifest, by its name on the hub, or by a path. It is called by
+    /// its name, or by the last part of the path without the ending .gguf.
     pub fn open(name_or_path: &str, cache: &Cache) -> Result<Self, StoreError> {
+        if let Some(package) = store::named(name_or_path, cache)? {
+            return Ok(Self {
+                template: package.manifest.template.clone(),
+                stop_tokens: package.manifest.stop_tokens.clone(),
+                ..Self::new(package.name.clone(), package.open()?)
+            });
+        }
         let files = store::open(name_or_path, cache)?;
-        let stem = Path::new(name_or_path).file_stem();
-        let name = stem.map_or_else(|| name_or_path.into(), |stem| stem.to_string_lossy());
+        let last = Path::new(name_or_path).file_name();
+        let last = last.map_or_else(|| name_or_path.into(), |name| name.to_string_lossy());
+        let name = last.strip_suffix(".gguf").unwrap_or(&last).to_owned();
         Ok(Self::new(name, files))
     }
 }
@@ -186,10 +205,7 @@ impl Hosting {
         for (model, planned) in models.into_iter().zip(&plan.models) {
             let (pages, context) = (planned.page_count, Some(planned.context));
             let load = model.load_options(options.threads, pages, context);
-            let (guest, mut hosted_model) = prepare(model.name, model.files, &load, cpu.beside())?;
-            let names = model.adapters.into_iter().map(|adapter| adapter.name);
-            hosted_model.adapters = names.collect();
-            hosted_model.thinking = model.thinking;
+            let (guest, hosted_model) = prepare(model, &load, cpu.beside())?;
             hosted.push(guest);
             loaded.push(hosted_model);
         }
@@ -292,21 +308,35 @@ impl Host {
 
 /// Reads a model's tokenizer and template and loads its weights onto a device.
 fn prepare(
-    name: String,
-    files: ModelFiles,
+    model: HostModel,
     load: &LoadOptions,
     cpu: Cpu,
 ) -> Result<(Hosted, HostedModel), HostError> {
+    let HostModel { name, files, .. } = model;
     let tokenizer = Arc::new(Tokenizer::of_model(&files)?);
-    let template = ChatTemplate::of_model(&files)?.map(Arc::new);
+    let template = match &model.template {
+        Some(own) => Some(ChatTemplate::new(own, Path::new(&name))?),
+        None => ChatTemplate::of_model(&files)?,
+    };
+    let template = template.map(Arc::new);
+    let mut stops = stop_ids(&files, &tokenizer, template.as_deref())?;
+    for text in &model.stop_tokens {
+        let token = tokenizer.token_id(text);
+        stops.push(
+            token.ok_or_else(|| HostError::NoToken { model: name.clone(), token: text.clone() })?,
+        );
+    }
+    stops.sort();
+    stops.dedup();
     let hosted = Hosted {
         name: name.clone(),
         tokens: tokenizer.clone(),
-        stop_ids: stop_ids(&files, &tokenizer, template.as_deref())?,
+        stop_ids: stops,
         adapters: (0..load.adapters.len() as u32).map(AdapterId).collect(),
         decoder: Box::new(Transformer::load_with(cpu, &files, load)?),
     };
-    let (adapters, thinking) = (Vec::new(), Thinking::default());
+    let adapters = model.adapters.into_iter().map(|adapter| adapter.name).collect();
+    let thinking = model.thinking;
     Ok((hosted, HostedModel { name, files, tokenizer, template, adapters, thinking }))
 }
 
@@ -320,7 +350,7 @@ impl Embedded {
     ) -> Result<Self, HostError> {
         let template = ChatTemplate::required(files)?;
         let cpu = Cpu::new(load.threads).map_err(ModelError::from)?;
-        let (hosted, model) = prepare(name.to_owned(), files.clone(), load, cpu)?;
+        let (hosted, model) = prepare(HostModel::new(name, files.clone()), load, cpu)?;
         let engine = Engine::start(vec![hosted], options)?;
         Ok(Self::new(engine, name, model.tokenizer, Arc::new(template))?)
     }

@@ -8,6 +8,7 @@
 mod embedded;
 mod history;
 mod host;
+pub mod preset;
 mod prompts;
 mod scripted;
 mod streams;

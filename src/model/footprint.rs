@@ -2,10 +2,10 @@
 
 use super::forward::{self, LoadOptions, ROWS};
 use super::weights::{self, Holding, Shelf, Source};
-use super::{ModelError, ModelSpec, Quantised};
+use super::{ModelError, ModelSpec, Quantised, Recipe};
 use crate::device::cpu::Cpu;
 use crate::device::{Ops, PAGE_POSITIONS};
-use crate::store::{ModelFiles, Tensor};
+use crate::store::{ModelFiles, Tensor, WeightType};
 
 /// Bytes that a hosted model takes on the processor, known before anything is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -40,6 +40,24 @@ impl Footprint {
         Self::on::<Cpu>(files, options)
     }
 
+    /// The footprint of a model whose files are not here, by the sizes of its manifest and the types
+    /// of its quantisation; adapters are left out.
+    pub fn estimated(
+        spec: ModelSpec,
+        recipe: Recipe,
+        options: &LoadOptions,
+    ) -> Result<Self, ModelError> {
+        let spec = options.applied_to(spec)?;
+        let mut count = Count::<Cpu>::default();
+        count.quantised.asked = options.quantise;
+        for (kind, shape) in spec.matrices(recipe) {
+            let held = options.quantise.map_or(kind, |quantise| quantise.of(kind, shape[1]));
+            count.matrix_of(kind, held, held != kind, shape);
+        }
+        count.held += 4 * spec.vector_numbers() as u64;
+        Ok(Self::counted(&spec, &count, 0, options))
+    }
+
     fn on<O: Ops>(files: &ModelFiles, options: &LoadOptions) -> Result<Self, ModelError> {
         let spec = options.applied_to(ModelSpec::from_files(files)?)?;
         let adapters = options.adapters(&spec, files)?;
@@ -47,20 +65,29 @@ impl Footprint {
         count.quantised.asked = options.quantise;
         let holding = Holding { quantise: options.quantise, merged: adapters.merged.as_ref() };
         weights::load(&mut count, &spec, files, holding)?;
-        let rope_position = 4 * spec.head_dim as u64;
+        let adapters = adapters.apart.iter().map(|adapter| adapter.bytes()).sum();
+        Ok(Self::counted(&spec, &count, adapters, options))
+    }
+
+    fn counted<O: Ops>(
+        spec: &ModelSpec,
+        count: &Count<O>,
+        adapters: u64,
+        options: &LoadOptions,
+    ) -> Self {
         let footprint = Self {
             held_weights: count.held,
             mapped_weights: count.mapped,
-            adapters: adapters.apart.iter().map(|adapter| adapter.bytes()).sum(),
+            adapters,
             quantised: count.quantised,
             rope: 0,
-            work: work_bytes::<O>(&spec, options.keep_hidden),
-            page_bytes: options.page_layout(&spec).page_bytes() as u64,
+            work: work_bytes::<O>(spec, options.keep_hidden),
+            page_bytes: options.page_layout(spec).page_bytes() as u64,
             context: spec.context_length,
             vocab: spec.vocab,
-            rope_position,
+            rope_position: 4 * spec.head_dim as u64,
         };
-        Ok(footprint.with_pages(options.pages))
+        footprint.with_pages(options.pages)
     }
 
     /// The same model with another number of pages: fewer than a whole context shorten the table of
@@ -102,6 +129,30 @@ impl<O> Default for Count<O> {
     }
 }
 
+impl<O: Ops> Count<O> {
+    /// Counts a matrix `[outputs, inputs]` that is of one type in its file and held as another.
+    fn matrix_of(
+        &mut self,
+        kind: WeightType,
+        held: WeightType,
+        is_converted: bool,
+        [outputs, inputs]: [usize; 2],
+    ) {
+        self.quantised.count(kind, held);
+        if is_converted {
+            self.held += O::converted_bytes(held, outputs, inputs) as u64;
+            return;
+        }
+        match O::weight_bytes(kind, outputs, inputs) {
+            0 => {
+                let blocks = (outputs * inputs / kind.block_len()) as u64;
+                self.mapped += blocks * kind.block_bytes() as u64;
+            }
+            held => self.held += held as u64,
+        }
+    }
+}
+
 impl<O: Ops> Shelf for Count<O> {
     type Weight = ();
     type Buffer = ();
@@ -109,15 +160,8 @@ impl<O: Ops> Shelf for Count<O> {
     fn matrix(&mut self, source: &Source<'_>) -> Result<(), ModelError> {
         let tensor = source.tensor;
         let [outputs, inputs] = tensor.shape[..] else { return Ok(()) };
-        self.quantised.count(tensor.kind, source.kind);
-        if source.is_converted() {
-            self.held += O::converted_bytes(source.kind, outputs, inputs) as u64;
-            return Ok(());
-        }
-        match O::weight_bytes(tensor.kind, outputs, inputs) {
-            0 => self.mapped += tensor.bytes().len() as u64,
-            held => self.held += held as u64,
-        }
+        let (kind, held) = (tensor.kind, source.kind);
+        self.matrix_of(kind, held, source.is_converted(), [outputs, inputs]);
         Ok(())
     }
 

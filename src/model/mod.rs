@@ -4,6 +4,7 @@
 mod adapter;
 mod changes;
 mod error;
+mod estimate;
 mod family;
 mod footprint;
 mod forward;
@@ -18,6 +19,7 @@ mod weights;
 
 pub use crate::device::HiddenAt;
 pub use error::{BatchProblem, ModelError};
+pub use estimate::Recipe;
 pub use family::Family;
 pub use footprint::Footprint;
 pub use forward::{LoadOptions, Transformer, load};

@@ -156,7 +156,8 @@ pub(super) fn load<S: Shelf>(
     holding: Holding<'_>,
 ) -> Result<Weights<S::Weight, S::Buffer>, ModelError> {
     let names = Names::of(files);
-    let mut loader = Loader { shelf, files, holding, names, used: BTreeSet::new() };
+    let used = BTreeSet::new();
+    let mut loader = Loader { shelf, files, holding, names, used, plain: 0, quantised: 0 };
     let table = [spec.vocab, spec.hidden];
     let weights = Weights {
         embedding: loader.matrix(names.embedding(), table, None)?,
@@ -170,6 +171,7 @@ pub(super) fn load<S: Shelf>(
         },
     };
     loader.refuse_the_rest(spec.tied_head)?;
+    loader.refuse_to_quantise_twice()?;
     Ok(weights)
 }
 
@@ -179,6 +181,9 @@ struct Loader<'a, S> {
     holding: Holding<'a>,
     names: Names,
     used: BTreeSet<String>,
+    /// Matrices of a plain type in the files, and of block formats.
+    plain: usize,
+    quantised: usize,
 }
 
 impl<S: Shelf> Loader<'_, S> {
@@ -211,6 +216,10 @@ impl<S: Shelf> Loader<'_, S> {
         added: Option<Numbers>,
     ) -> Result<S::Weight, ModelError> {
         let tensor = self.tensor(name, &shape)?;
+        match tensor.kind.block_len() {
+            1 => self.plain += 1,
+            _ => self.quantised += 1,
+        }
         let kind = match self.holding.quantise {
             Some(quantise) => quantise.of(tensor.kind, shape[1]),
             None => tensor.kind,
@@ -262,6 +271,24 @@ impl<S: Shelf> Loader<'_, S> {
             up: matrix(self, T::Up)?,
             down: matrix(self, T::Down)?,
         })
+    }
+
+    /// Where every matrix is in a block format already, nothing would be done, and the user would think
+    /// that it was.
+    fn refuse_to_quantise_twice(&self) -> Result<(), ModelError> {
+        match self.holding.quantise {
+            Some(asked) if self.plain == 0 && self.quantised > 0 => {
+                Err(ModelError::unsupported(format!(
+                    "{}: all {} matrices are quantised already, so they cannot be quantised to {:?} as \
+                     they are loaded; leave --quantise away, or take the model's plain checkpoint (F32, \
+                     F16 or BF16)",
+                    self.file().display(),
+                    self.quantised,
+                    asked.kind()
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn refuse_the_rest(&self, tied_head: bool) -> Result<(), ModelError> {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
 
-/// The folder that pulled models are kept in: `<root>/models/<name>/<file>`.
+/// The folder that pulled models are kept in: `<root>/models/<name>/<file>`,
+/// and `<root>/models/hf/<owner>--<name>/` for what was named as the hub names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     root: PathBuf,
@@ -42,6 +43,11 @@ impl Cache {
     /// Where manifests (`*.toml`) of the user's own are read from.
     pub fn manifests(&self) -> &Path {
         &self.manifests
+    }
+
+    /// Where models of the hub lie, each in a folder of its own.
+    pub fn hub_folder(&self) -> PathBuf {
+        self.root.join("models").join("hf")
     }
 
     /// The folder of one model.

@@ -6,11 +6,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::error::StoreError;
 
 /// A running SHA-256 with the number of bytes that went in.
+#[derive(Clone)]
 pub(super) struct Hasher {
     sha: Sha256,
     pub(super) bytes: u64,
@@ -28,7 +30,25 @@ impl Hasher {
 
     /// The digest as 64 lower-case hexadecimal digits.
     pub(super) fn finish(self) -> String {
-        self.sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(&self.sha.finalize())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What Git calls a file of so many bytes: the SHA-1 of its length and its content.
+pub(super) fn git_digest_of(path: &Path, bytes: u64) -> Result<String, StoreError> {
+    let mut file = File::open(path).map_err(|e| StoreError::io("open", path, e))?;
+    let mut sha = Sha1::new();
+    sha.update(format!("blob {bytes}\0"));
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer).map_err(|e| StoreError::io("read", path, e))? {
+            0 => return Ok(hexadecimal(&sha.finalize())),
+            count => sha.update(&buffer[..count]),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::gguf::GgufError;
+use super::spec::SpecError;
 
 /// Why a model's files could not be found, fetched or read.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +19,14 @@ pub enum StoreError {
     NoCache,
     #[error("{}: {field}: {why}; correct the manifest", path.display())]
     Manifest { path: PathBuf, field: String, why: String },
+    #[error(transparent)]
+    Spec { source: SpecError },
+    #[error("the model {name} has no quantisation `{quantisation}`; it has {known}")]
+    UnknownVariant { name: String, quantisation: String, known: String },
     #[error(
         "no model is called `{name}` and no file or folder lies at that path; known models: {known}; \
-         or give the path of a .gguf file or of a folder with config.json and *.safetensors"
+         or give hf:owner/name, or the path of a .gguf file or of a folder with config.json and \
+         *.safetensors"
     )]
     UnknownModel { name: String, known: String },
     #[error("the model `{name}` is not on this machine yet; run `unsay pull {name}`")]
@@ -35,10 +41,10 @@ pub enum StoreError {
     NotAModel { path: PathBuf, why: &'static str },
     #[error(
         "the model `{name}` could not be fetched from any of its sources:\n{reasons}\n\
-         mend one of them and pull again, or fetch {file} by other means and give its path in place \
-         of the name"
+         mend one of them and pull again, or fetch its files by other means and give their path in \
+         place of the name"
     )]
-    PullFailed { name: String, file: String, reasons: String },
+    PullFailed { name: String, reasons: String },
 }
 
 impl StoreError {

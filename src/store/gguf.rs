@@ -193,6 +193,15 @@ impl Gguf {
         &self.path
     }
 
+    /// The files of all shards in their order, or the one file.
+    pub(super) fn paths(&self) -> Result<Vec<PathBuf>, GgufError> {
+        match Split::of(&self.metadata)? {
+            None => Ok(vec![self.path.clone()]),
+            // Metadata are those of the first shard, wherever the named one stands.
+            Some(split) => Ok(split.paths(self.metadata.path())?.collect()),
+        }
+    }
+
     /// The version of the format, 2 or 3.
     pub fn version(&self) -> u32 {
         self.version

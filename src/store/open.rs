@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::cache::Cache;
+use super::catalogue::manifests;
 use super::error::StoreError;
 use super::gguf::Gguf;
-use super::manifest::manifests;
-use super::pull::check;
+use super::package::Package;
 use super::safetensors::SafetensorsModel;
+use super::spec::HubSpec;
 use super::weights::Tensor;
 
 /// A model's mapped files, of either format.
@@ -51,33 +52,41 @@ impl ModelFiles {
     }
 }
 
-/// Opens a model: by the name of a manifest (pulled already), by the path of a .gguf file, or by
-/// the path of a folder with config.json and *.safetensors.
+/// Opens a model: by the name of a manifest, alone or with a quantisation (`NAME:QUANTISATION`), or by
+/// `hf:owner/name[@revision][:file]`, pulled already; by the path of a .gguf file, or by the path of a
+/// folder with config.json and *.safetensors.
 ///
-/// A text with a slash or one that ends in .gguf is a path; any other is a name first, and a path
-/// if no manifest has that name.
+/// A text with a slash or one that ends in .gguf is a path, unless it begins with hf:; any other is a
+/// name first, and a path if no manifest has that name.
 pub fn open(name_or_path: &str, cache: &Cache) -> Result<ModelFiles, StoreError> {
+    match named(name_or_path, cache)? {
+        Some(package) => package.open(),
+        None => open_path(Path::new(name_or_path)),
+    }
+}
+
+impl Package {
+    /// Opens its files, which must be here and what they should be.
+    pub fn open(&self) -> Result<ModelFiles, StoreError> {
+        open_path(&self.checked_entry()?)
+    }
+}
+
+/// The model that a text names; None where it is the path of one that lies there.
+pub fn named(name_or_path: &str, cache: &Cache) -> Result<Option<Package>, StoreError> {
     let path = Path::new(name_or_path);
     let is_path = name_or_path.contains(std::path::is_separator)
         || path.extension().is_some_and(|extension| extension == "gguf");
-    if is_path {
-        return open_path(path);
+    if is_path && !HubSpec::is_meant(name_or_path) {
+        return Ok(None);
     }
-    let manifests = manifests(cache)?;
-    if let Some(manifest) = manifests.get(name_or_path) {
-        let (name, path) = (manifest.name.clone(), manifest.file_in(cache));
-        if !manifest.is_in(cache)? {
-            return Err(StoreError::NotPulled { name });
-        }
-        if let Err(why) = check(manifest, &path)? {
-            return Err(StoreError::Damaged { name, path, why });
-        }
-        return Ok(ModelFiles::Gguf(Gguf::open(&path)?));
+    if let Some(package) = Package::find(name_or_path, cache)? {
+        return Ok(Some(package));
     }
     if path.try_exists().map_err(|e| StoreError::io("look at", path, e))? {
-        return open_path(path);
+        return Ok(None);
     }
-    let known = manifests.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let known = manifests(cache)?.into_keys().collect::<Vec<_>>().join(", ");
     Err(StoreError::UnknownModel { name: name_or_path.to_owned(), known })
 }
 

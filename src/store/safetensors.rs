@@ -12,8 +12,8 @@ use super::error::StoreError;
 use super::mapping::map_file;
 use super::weights::{Tensor, WeightType};
 
-const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
+pub(super) const SINGLE: &str = "model.safetensors";
 /// Bytes of the number that a safetensors file begins with.
 const LENGTH_BYTES: usize = 8;
 

@@ -257,6 +257,38 @@ fn doctor_says_what_the_machine_has() {
     }
 }
 
+#[test]
+fn doctor_recommends_what_fits() {
+    for (size, words) in [
+        ("8GB", ["qwen3-8b", "skywork-o1-open-prm-qwen-2.5-1.5b", "Q4_K_M"]),
+        ("24GB", ["qwen2.5-14b-instruct:q8_0", "qwen2.5-math-prm-7b", "--quantise q4_k"]),
+        ("80GB", ["qwen2.5-72b-instruct:q6_k", "qwen2.5-math-prm-7b", "unsay pull"]),
+    ] {
+        let output = unsay(&["doctor", "--recommend", "--for", size]);
+        assert_code(&output, 0);
+        for word in words.iter().chain(&["assumed: ", "8192 positions", "4096", "sum"]) {
+            assert!(stdout(&output).contains(word), "{size}: {word}: {}", stdout(&output));
+        }
+    }
+    let little = unsay(&["doctor", "--recommend", "--for", "100MB"]);
+    assert_code(&little, 1);
+    assert!(stdout(&little).contains("no generator"), "{}", stdout(&little));
+    assert_code(&unsay(&["doctor", "--for", "8GB"]), 2);
+    assert_code(&unsay(&["doctor", "--recommend", "--for", "-8GB"]), 2);
+    let here = unsay(&["doctor", "--recommend"]);
+    assert!(stdout(&here).contains("the memory of this machine"), "{}", stdout(&here));
+}
+
+#[test]
+fn a_model_that_is_quantised_already_is_not_quantised_again() {
+    let output = unsay(&["generate", "--prompt", "Hi", "--quantise", "q4_k"]);
+    assert_code(&output, 2);
+    let said = stderr(&output);
+    for word in ["SmolLM2-135M-Instruct.Q4_1.gguf", "quantised already", "leave --quantise away"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
 /// A command whose standard output is this file.
 fn unsay_into(path: &str, words: &[&str]) -> Output {
     let out = std::fs::File::options().write(true).open(path).unwrap();

@@ -29,7 +29,8 @@ pub fn shared() -> Option<PathBuf> {
 pub fn default_model() -> PathBuf {
     let cache = unsay::store::Cache::locate().expect("a cache folder");
     let manifests = unsay::store::manifests(&cache).expect("manifests that can be read");
-    let file = manifests["smollm2-135m-instruct"].file_in(&cache);
+    let manifest = &manifests["smollm2-135m-instruct"];
+    let file = unsay::store::Package::of_manifest(manifest, None, &cache).expect("it").entry();
     assert!(
         file.is_file(),
         "these tests need the default model, which is not at {}; run `make model`",

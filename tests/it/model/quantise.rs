@@ -129,14 +129,25 @@ fn quantised_at(files: &ModelFiles, ids: &[u32], positions: &[usize]) -> Vec<Vec
 
 #[test]
 fn matrices_in_block_formats_stay_as_they_are() {
+    // The embedding is plain, and all others are not.
+    let tiny = Tiny { poison: Some((5, 0.25)), ..Tiny::new("llama", WeightType::Q5_1) };
+    let told = Footprint::of(&tiny.files(), &options(Quantise::Q8_0)).unwrap().quantised;
+    assert_eq!((told.as_asked, told.were_quantised), (1, 15));
+    assert!(told.line().unwrap().contains("15 left as they are (in a block format already)"));
+    assert!(!quantised(&tiny.files(), Quantise::Q8_0, &Numbers(8).ids(20, 77)).is_empty());
+}
+
+#[test]
+fn a_model_that_is_quantised_already_is_not_quantised_again() {
     let files = Tiny::new("llama", WeightType::Q5_1).files();
-    let ids = Numbers(8).ids(20, 77);
-    let all: Vec<usize> = (0..ids.len()).collect();
-    let found = quantised(&files, Quantise::Q8_0, &ids);
-    assert!(found == run(&files, KvType::F32, &ids, &all));
-    let told = Footprint::of(&files, &options(Quantise::Q8_0)).unwrap().quantised;
-    assert_eq!((told.as_asked, told.were_quantised), (0, 16));
-    assert!(told.line().unwrap().contains("16 left as they are (in a block format already)"));
+    let options = options(Quantise::Q4K);
+    let planned = Footprint::of(&files, &options).unwrap_err();
+    let loaded = Transformer::load_with(Cpu::new(1).unwrap(), &files, &options).err().unwrap();
+    for said in [planned.to_string(), loaded.to_string()] {
+        for word in ["tiny.gguf", "all 16 matrices are quantised already", "Q4_K", "--quantise"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
 }
 
 #[test]

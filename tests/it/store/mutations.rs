@@ -21,7 +21,9 @@ use unsay::device::{HiddenAt, KvType, PageId};
 use unsay::model::{
     Batch, Decoder, Footprint, LoadOptions, ModelError, ModelSpec, Row, Transformer,
 };
-use unsay::store::{AdapterFiles, Gguf, ModelFiles, SafetensorsModel, WeightType};
+use unsay::store::{
+    AdapterFiles, Gguf, Manifest, ModelFiles, SafetensorsModel, StoreError, WeightType,
+};
 use unsay::text::TokenId;
 
 /// The system's allocator, which remembers the largest piece that a thread asked for.
@@ -256,7 +258,9 @@ fn small_gguf() -> Vec<File> {
 fn damaged_gguf_models_are_read_or_refused() {
     mutate(&small_gguf(), 3_000, |folder| {
         let gguf = Gguf::open(&folder.join("model.gguf")).map_err(|error| error.to_string())?;
-        try_all(&ModelFiles::Gguf(gguf))
+        // A GGUF file is not said to be another file.
+        let tried = try_all(&ModelFiles::Gguf(gguf));
+        tried.inspect_err(|why| assert!(!why.contains("config.json"), "{why}"))
     });
 }
 
@@ -372,5 +376,32 @@ fn damaged_adapters_are_read_or_refused() {
         let adapter = AdapterFiles::open(folder).map_err(|error| error.to_string())?;
         let options = LoadOptions { adapters: vec![adapter], ..LoadOptions::default() };
         Footprint::of(&base, &options).map(drop).map_err(|error| error.to_string())
+    });
+}
+
+#[test]
+fn damaged_manifests_are_read_or_refused_with_the_file_and_the_place() {
+    let text = super::manifests::GOOD;
+    let files = [("m.toml", text.as_bytes().to_vec(), text.len())];
+    mutate(&files, 6_000, |folder| {
+        let path = folder.join("m.toml");
+        let bytes = std::fs::read(&path).unwrap();
+        let Ok(text) = String::from_utf8(bytes) else {
+            return Err(format!("{} is no text", path.display()));
+        };
+        let place = format!("{}: ", path.display());
+        match Manifest::parse(&text, &path) {
+            Ok(manifest) => {
+                // What is read can be written, and is read alike.
+                let again = toml::to_string(&manifest).unwrap();
+                assert_eq!(Manifest::parse(&again, &path).unwrap(), manifest);
+                Ok(())
+            }
+            Err(StoreError::Manifest { path: named, field, why }) => {
+                assert!(named == path && !field.is_empty() && !why.is_empty());
+                Err(place)
+            }
+            Err(error) => panic!("{error}"),
+        }
     });
 }

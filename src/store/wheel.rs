@@ -1,16 +1,14 @@
-//! The sources of model files: the Python package index through the user's pip (so that a mirror
-//! and a proxy that are set up for it count), and the Hugging Face hub. Failures are reasons in
-//! words: one source failing is not yet an error.
+//! The Python package index as a source of model files, through the user's pip, so that a mirror and a
+//! proxy that are set up for it count. Failures are reasons in words: one source failing is not yet an
+//! error.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::pull::Progress;
-
 /// Downloads a package's wheel into `folder` and answers with its path.
-pub(super) fn pypi_wheel(package: &str, version: &str, folder: &Path) -> Result<PathBuf, String> {
+pub(super) fn download(package: &str, version: &str, folder: &Path) -> Result<PathBuf, String> {
     download_wheel(python_with_pip(&["python3", "python"])?, package, version, folder)
 }
 
@@ -95,83 +93,6 @@ pub(super) fn unzip_member(
     }
 }
 
-/// Downloads one file of a repository, which must have `bytes` bytes, into `folder` and answers with
-/// its path. `HF_ENDPOINT` and the user's token count.
-pub(super) fn hub_file(
-    source: &HubFile<'_>,
-    bytes: u64,
-    folder: &Path,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<PathBuf, String> {
-    let builder = hf_hub::api::sync::ApiBuilder::from_env();
-    download_from_hub(builder, source, bytes, folder, progress)
-}
-
-/// A file of a repository at a revision.
-pub(super) struct HubFile<'a> {
-    pub(super) repo: &'a str,
-    pub(super) revision: &'a str,
-    pub(super) file: &'a str,
-}
-
-fn download_from_hub(
-    builder: hf_hub::api::sync::ApiBuilder,
-    source: &HubFile<'_>,
-    bytes: u64,
-    folder: &Path,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<PathBuf, String> {
-    let api = builder
-        .with_cache_dir(folder.to_owned())
-        .with_progress(false)
-        .build()
-        .map_err(|e| reason(&e))?;
-    let (repo, revision) = (source.repo.to_owned(), source.revision.to_owned());
-    let repo = api.repo(hf_hub::Repo::with_revision(repo, hf_hub::RepoType::Model, revision));
-    // A file of another size cannot be the right one: better known before it is fetched.
-    let found = api.metadata(&repo.url(source.file)).map_err(|e| reason(&e))?.size() as u64;
-    if found != bytes {
-        return Err(format!("the file there has {found} bytes where the manifest says {bytes}"));
-    }
-    let arriving = HubProgress { progress, done: 0, total: bytes };
-    repo.download_with_progress(source.file, arriving).map_err(|e| reason(&e))
-}
-
-/// An error with what caused it, on one line.
-fn reason(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text.replace('\n', " ")
-}
-
-/// Passes the hub client's progress on.
-struct HubProgress<'a> {
-    progress: &'a mut dyn FnMut(Progress<'_>),
-    done: u64,
-    total: u64,
-}
-
-impl hf_hub::api::Progress for HubProgress<'_> {
-    fn init(&mut self, _size: usize, _filename: &str) {
-        self.done = 0;
-    }
-
-    fn update(&mut self, size: usize) {
-        self.done += size as u64;
-        (self.progress)(Progress::Bytes { done: self.done, total: self.total });
-    }
-
-    fn finish(&mut self) {}
-}
-
 /// The last lines of a program's output that say something, on one line.
 fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -241,78 +162,5 @@ mod tests {
         assert!(none.contains("install Python 3"), "{none}");
         let no_pip = python_with_pip(&["no-such-python", "false"]).unwrap_err();
         assert!(no_pip.contains("false has no pip"), "{no_pip}");
-    }
-
-    /// A hub on this machine that has one file, for as long as the test runs; its address.
-    fn tiny_hub(content: &'static [u8]) -> String {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                answer(&mut stream.unwrap(), content);
-            }
-        });
-        address
-    }
-
-    /// Answers one request for `bytes=FROM-` or `bytes=0-0` of the file, or that there is none.
-    fn answer(stream: &mut std::net::TcpStream, content: &[u8]) {
-        let mut request = Vec::new();
-        let mut byte = [0];
-        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
-            request.push(byte[0]);
-        }
-        let request = String::from_utf8(request).unwrap().to_lowercase();
-        if !request.starts_with("get /owner/tiny/resolve/main/tiny.gguf ") {
-            write!(
-                stream,
-                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-            )
-            .unwrap();
-            return;
-        }
-        let part = if request.contains("bytes=0-0") { &content[..1] } else { content };
-        write!(
-            stream,
-            "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes 0-{}/{}\r\n\
-             ETag: \"e\"\r\nX-Repo-Commit: c\r\nConnection: close\r\n\r\n",
-            part.len(),
-            part.len() - 1,
-            content.len()
-        )
-        .unwrap();
-        stream.write_all(part).unwrap();
-    }
-
-    #[test]
-    fn a_file_is_downloaded_from_the_hub() {
-        let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
-        if proxies.iter().any(|name| std::env::var_os(name).is_some()) {
-            eprintln!("skipped: requests to this machine would go through a proxy");
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let endpoint = tiny_hub(b"weights");
-        let fetch = |file: &str, bytes: u64, progress: &mut dyn FnMut(Progress<'_>)| {
-            let builder = hf_hub::api::sync::ApiBuilder::from_cache(hf_hub::Cache::new(
-                folder.path().join("no-token"),
-            ));
-            let builder = builder.with_endpoint(endpoint.clone());
-            let source = HubFile { repo: "owner/tiny", revision: "main", file };
-            download_from_hub(builder, &source, bytes, &folder.path().join("hub"), progress)
-        };
-        let mut last = (0, 0);
-        let mut progress = |step: Progress<'_>| {
-            if let Progress::Bytes { done, total } = step {
-                last = (done, total);
-            }
-        };
-        let path = fetch("tiny.gguf", 7, &mut progress).unwrap();
-        assert_eq!(std::fs::read(path).unwrap(), b"weights");
-        assert_eq!(last, (7, 7));
-        let reason = fetch("tiny.gguf", 8, &mut |_| {}).unwrap_err();
-        assert_eq!(reason, "the file there has 7 bytes where the manifest says 8");
-        let reason = fetch("none.gguf", 7, &mut |_| {}).unwrap_err();
-        assert!(reason.contains("404"), "{reason}");
     }
 }
