@@ -9,7 +9,7 @@ use super::failure::{Failure, chain};
 use super::output::{note, say};
 use crate::model::{ModelSpec, Recipe};
 use crate::store::{
-    self, Cache, HubSpec, Manifest, ModelFiles, Package, Progress, Role, StoreError,
+    self, Cache, HubSpec, Manifest, ModelFiles, Package, Progress, Role, StoreError, Variant,
 };
 
 /// The models that are known, and which of them are here.
@@ -25,7 +25,7 @@ pub fn list() -> Result<ExitCode, Failure> {
             presence(manifest, &cache)?,
             size(&first).unwrap_or_default(),
             manifest.display_name,
-            quantisations(manifest),
+            quantisations(manifest, &cache),
             manifest.licence
         );
     }
@@ -62,10 +62,15 @@ fn presence(manifest: &Manifest, cache: &Cache) -> Result<&'static str, Failure>
     Ok(found)
 }
 
-fn quantisations(manifest: &Manifest) -> String {
-    let names: Vec<&str> =
-        manifest.variants.iter().map(|variant| variant.quantisation.as_str()).collect();
-    names.join(", ")
+/// The quantisations of a model; where there are several, those that are here are marked.
+fn quantisations(manifest: &Manifest, cache: &Cache) -> String {
+    let name = |variant: &Variant| {
+        let package = Package::of_manifest(manifest, Some(&variant.quantisation), cache);
+        let is_here = package.and_then(|package| package.is_here()).unwrap_or(false);
+        let mark = if is_here && manifest.variants.len() > 1 { " (here)" } else { "" };
+        format!("{}{mark}", variant.quantisation)
+    };
+    manifest.variants.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// The size of a model's files: what is known of it, or an estimate, which is marked.

@@ -194,11 +194,11 @@ mod tests {
     const PRM_7B: &str = "qwen2.5-math-prm-7b";
     const PRM_1B: &str = "skywork-o1-open-prm-qwen-2.5-1.5b";
     const TABLE: [(u64, &str, &str, Option<Quantise>); 5] = [
-        (8, "qwen3-8b", PRM_1B, Some(Quantise::Q4K)),
+        (8, "qwen2.5-7b-instruct:q5_k_m", PRM_1B, Some(Quantise::Q4K)),
         (12, "qwen3-8b", PRM_7B, Some(Quantise::Q4K)),
         (24, "qwen2.5-14b-instruct:q8_0", PRM_7B, Some(Quantise::Q4K)),
-        (48, "qwen2.5-32b-instruct:q8_0", PRM_7B, Some(Quantise::Q4K)),
-        (80, "qwen2.5-72b-instruct:q6_k", PRM_7B, Some(Quantise::Q4K)),
+        (48, "qwen2.5-32b-instruct:q8_0", PRM_7B, Some(Quantise::Q6K)),
+        (80, "qwen2.5-72b-instruct:q6_k", PRM_7B, Some(Quantise::Q6K)),
     ];
 
     #[test]

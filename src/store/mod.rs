@@ -23,6 +23,7 @@ mod split;
 mod transfer;
 mod weights;
 mod wheel;
+mod workshop;
 
 pub use adapter::AdapterFiles;
 pub use cache::Cache;

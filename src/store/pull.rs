@@ -18,6 +18,7 @@ use super::package::Package;
 use super::repository;
 use super::transfer::{self, Arrived, HubFile};
 use super::wheel;
+use super::workshop::{Workshop, lock};
 
 /// What a pull is at.
 #[derive(Debug)]
@@ -104,7 +105,6 @@ fn pull_by(
     };
     let (path, source) = (entry_of(&package, &delivery), delivery.source.clone());
     settle(&package, delivery, &licence, progress)?;
-    workshop.finish();
     Ok(Pulled { path, from: Some(source), licence })
 }
 
@@ -128,6 +128,7 @@ fn settle(
         let path = package.folder.join(name);
         std::fs::rename(&arrived.path, &path)
             .map_err(|e| StoreError::io("move the fetched file to", &path, e))?;
+        let _ = std::fs::remove_file(arrived.path.with_extension("mark"));
         remember(&path, &arrived.sha256);
     }
     if was_known {
@@ -218,65 +219,6 @@ fn check_digest(file: &ModelFile, sha256: &str) -> Result<(), String> {
             Err(format!("has the SHA-256 {sha256} where {known} is known of it"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Takes the lock of a model's folder, waiting if another process holds it.
-fn lock(path: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<File, StoreError> {
-    let failed = |e| StoreError::io("lock", path, e);
-    let file = File::options().create(true).truncate(false).write(true).open(path);
-    let file = file.map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => return Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => progress(Progress::Waiting),
-        Err(std::fs::TryLockError::Error(e)) => return Err(failed(e)),
-    }
-    file.lock().map_err(failed)?;
-    Ok(file)
-}
-
-/// The folder that a pull works in. Only parts of files outlive a pull that did not end well.
-struct Workshop(PathBuf);
-
-impl Workshop {
-    /// Makes the folder, without what a killed pull may have left in it beside parts. The lock is held.
-    fn new(path: PathBuf) -> Result<Self, StoreError> {
-        let workshop = Self(path);
-        workshop.clear();
-        let parts = workshop.parts();
-        std::fs::create_dir_all(&parts).map_err(|e| StoreError::io("create", &parts, e))?;
-        Ok(workshop)
-    }
-
-    /// Where parts of the hub's files lie.
-    fn parts(&self) -> PathBuf {
-        self.0.join("parts")
-    }
-
-    fn clear(&self) {
-        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
-        for entry in entries.filter(|entry| entry.file_name() != "parts") {
-            let path = entry.path();
-            let _ = if path.is_dir() {
-                std::fs::remove_dir_all(&path)
-            } else {
-                std::fs::remove_file(&path)
-            };
-        }
-    }
-
-    /// All is in its place.
-    fn finish(self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Drop for Workshop {
-    fn drop(&mut self) {
-        self.clear();
-        // These go only where they are empty.
-        let _ = std::fs::remove_dir(self.parts());
-        let _ = std::fs::remove_dir(&self.0);
     }
 }
 

@@ -245,18 +245,18 @@ fn is_sha256(text: &&str) -> bool {
 /// Holds a whole file against the manifest and the hub's mark; its SHA-256.
 fn checked(known: &ModelFile, part: &Part, mark: Option<&str>) -> Result<String, String> {
     let sha256 = part.hasher.clone().finish();
-    let wrong = |kind: &str, found: &str, wanted: &str, says: &str| {
-        Err(format!("what it gave has the {kind} {found} where {says} says {wanted}"))
+    let wrong = |kind: &str, found: &str, wanted: &str| {
+        Err(format!("what it gave has the {kind} {found} where {wanted} is known of it"))
     };
     if let Some(wanted) = known.sha256.as_deref().filter(|wanted| *wanted != sha256) {
-        return wrong("SHA-256", &sha256, wanted, "the manifest");
+        return wrong("SHA-256", &sha256, wanted);
     }
     match mark {
         Some(mark) if is_sha256(&mark) => {
             if mark.eq_ignore_ascii_case(&sha256) {
                 return Ok(sha256);
             }
-            wrong("SHA-256", &sha256, mark, "the hub")
+            wrong("SHA-256", &sha256, mark)
         }
         // Small files are marked as Git does.
         Some(mark) if mark.len() == 40 && mark.bytes().all(|c| c.is_ascii_hexdigit()) => {
@@ -264,7 +264,7 @@ fn checked(known: &ModelFile, part: &Part, mark: Option<&str>) -> Result<String,
             if mark.eq_ignore_ascii_case(&found) {
                 return Ok(sha256);
             }
-            wrong("digest of Git", &found, mark, "the hub")
+            wrong("digest of Git", &found, mark)
         }
         _ => Ok(sha256),
     }

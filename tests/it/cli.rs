@@ -260,8 +260,10 @@ fn doctor_says_what_the_machine_has() {
 #[test]
 fn doctor_recommends_what_fits() {
     for (size, words) in [
-        ("8GB", ["qwen3-8b", "skywork-o1-open-prm-qwen-2.5-1.5b", "Q4_K_M"]),
+        ("8GB", ["qwen2.5-7b-instruct", "skywork-o1-open-prm-qwen-2.5-1.5b", "Q5_K_M"]),
+        ("12GB", ["qwen3-8b", "qwen2.5-math-prm-7b", "Q4_K_M"]),
         ("24GB", ["qwen2.5-14b-instruct:q8_0", "qwen2.5-math-prm-7b", "--quantise q4_k"]),
+        ("48GB", ["qwen2.5-32b-instruct:q8_0", "qwen2.5-math-prm-7b", "judges by two classes"]),
         ("80GB", ["qwen2.5-72b-instruct:q6_k", "qwen2.5-math-prm-7b", "unsay pull"]),
     ] {
         let output = unsay(&["doctor", "--recommend", "--for", size]);

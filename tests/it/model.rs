@@ -3,6 +3,7 @@
 
 mod adapters;
 pub(crate) mod converted;
+mod estimates;
 mod invariance;
 pub(crate) mod lora;
 pub(crate) mod oracle;

@@ -157,11 +157,11 @@ fn wrong_manifests_name_the_field() {
     }
     // What is no manifest by its form is told with the line.
     for (from, to, words) in [
-        ("bytes = 3", "bytes = -1", "line 29 (`bytes = -1`)"),
+        ("bytes = 3", "bytes = -1", "line 31 (`bytes = -1`)"),
         ("licence", "license", "line 4 (`license = \"MIT\"`)"),
         ("kind = \"hub\"", "kind = \"ftp\"", "ftp"),
         ("family = \"qwen3\"", "family = \"gpt\"", "line 9"),
-        ("[[sources]]", "[[sources", "line 19"),
+        ("[[sources]]", "[[sources", "line 2"),
         ("display_name = \"Tiny\"", "", "display_name"),
     ] {
         let error = parse(from, to).unwrap_err().to_string();

@@ -267,7 +267,7 @@ fn wrong_content_is_refused_and_nothing_is_left_of_it() {
         rules.lies.insert(file.into(), content);
         let home = Home::new(rules);
         let said = home.says(3, &["pull", TINY]);
-        for word in [kind, "the hub", file.rsplit('/').next().unwrap(), "pull again"] {
+        for word in [kind, "is known of it", file.rsplit('/').next().unwrap(), "pull again"] {
             assert!(said.contains(word), "{word}: {said}");
         }
         let name = file.rsplit('/').next().unwrap();
