@@ -172,7 +172,11 @@ fn with_progress(package: &Package) -> Result<store::Pulled, StoreError> {
         Progress::Recorded { name, sha256 } => {
             note_beside(&bar, &format!("recorded {name}: SHA-256 {sha256}"));
         }
-        Progress::Failed { source, reason } => note_beside(&bar, &format!("{source}: {reason}")),
+        // The only source's reason is told by the error that follows.
+        Progress::Failed { source, reason } if package.sources().len() > 1 => {
+            note_beside(&bar, &format!("{source}: {reason}"));
+        }
+        Progress::Failed { .. } => {}
     });
     bar.finish_and_clear();
     result

@@ -9,6 +9,7 @@
 
 use std::fmt::Display;
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hf_hub::api::sync::{Api, ApiBuilder, ApiRepo};
@@ -22,6 +23,10 @@ const LISTING_BYTES: u64 = 32 << 20;
 /// otherwise.
 const SILENCE: u64 = 30;
 const CONNECT: Duration = Duration::from_secs(30);
+/// Attempts in a row that bring nothing, after which the hub is given up.
+pub(super) const PATIENCE: u32 = 4;
+/// The wait before the second attempt; it doubles.
+pub(super) const WAIT: Duration = Duration::from_millis(200);
 /// Most redirects of one request.
 const REDIRECTS: usize = 8;
 
@@ -104,8 +109,11 @@ impl Hub {
         if authority(&endpoint).is_none() {
             return Err(format!("HF_ENDPOINT is {endpoint:?}, which is no http(s) address"));
         }
-        let saved = || hf_hub::Cache::from_env().token();
-        let token = set("HF_TOKEN").or_else(saved);
+        // As hf-hub has it, but that a user without a home has no saved token in place of a panic.
+        let home = || dirs::home_dir().map(|home| home.join(".cache").join("huggingface"));
+        let home = set("HF_HOME").map(PathBuf::from).or_else(home).unwrap_or_default();
+        let cache = hf_hub::Cache::new(home.join("hub"));
+        let token = set("HF_TOKEN").or_else(|| cache.token());
         if token.as_ref().is_some_and(|token| token.chars().any(|c| !c.is_ascii_graphic())) {
             return Err("the token of HF_TOKEN (or the saved one) holds characters that no token \
                         has"
@@ -113,7 +121,7 @@ impl Hub {
         }
         let seconds = set("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|text| text.parse().ok());
         let silence = Duration::from_secs(seconds.filter(|&s| s > 0).unwrap_or(SILENCE));
-        let api = ApiBuilder::from_env()
+        let api = ApiBuilder::from_cache(cache)
             .with_endpoint(endpoint.clone())
             .with_token(token.clone())
             .with_progress(false)
@@ -136,8 +144,21 @@ impl Hub {
         self.api.repo(Repo::with_revision(repo.to_owned(), RepoType::Model, revision))
     }
 
-    /// What a repository holds.
+    /// What a repository holds; asked several times where that may help.
     pub(super) fn list(&self, repo: &str, revision: &str) -> Result<Listing, Refusal> {
+        let mut attempt = 1;
+        loop {
+            match self.list_once(repo, revision) {
+                Err(refusal) if refusal.is_passing && attempt < PATIENCE => {
+                    std::thread::sleep(WAIT * 2u32.pow(attempt - 1));
+                    attempt += 1;
+                }
+                listing => return listing,
+            }
+        }
+    }
+
+    fn list_once(&self, repo: &str, revision: &str) -> Result<Listing, Refusal> {
         let request = self.repository(repo, revision).info_request().query("blobs", "true");
         let request = request.config().http_status_as_error(false);
         let request = request.timeout_connect(Some(CONNECT));

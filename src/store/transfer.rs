@@ -4,17 +4,11 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::digest::{Hasher, git_digest_of};
-use super::hub::{Hub, Refusal};
+use super::hub::{Hub, PATIENCE, Refusal, WAIT};
 use super::manifest::ModelFile;
 use super::pull::Progress;
-
-/// Attempts in a row that bring not one byte, after which a file is given up.
-const PATIENCE: u32 = 4;
-/// The wait before the second attempt; it doubles.
-const WAIT: Duration = Duration::from_millis(200);
 
 /// A file of a repository at a revision.
 pub(super) struct HubFile<'a> {

@@ -226,9 +226,10 @@ fn a_pull_that_was_killed_leaves_no_model_and_is_gone_on_with() {
 
     home.hub.release();
     home.hub.change(|rules| rules.stall_after = None);
-    home.hub.asked();
     home.says(0, &["pull", TINY]);
-    let fetched = home.hub.asked_for("model.safetensors");
+    // The request of the pull that was killed is told when the hub lets it end.
+    let mut fetched = home.hub.asked_for("model.safetensors");
+    fetched.retain(|asked| asked.from > 0 || asked.sent != 150_000);
     assert_eq!(from_of(&fetched), [150_000]);
     assert!(!folder.join(".pull").exists());
     home.says(0, &["generate", "--prompt", "Hi", "--max-tokens", "2", "--model", TINY]);
@@ -313,6 +314,8 @@ fn a_server_without_ranges_or_marks_is_borne_and_one_that_never_ends_is_given_up
     let busy = Home::new(Rules { status: Some(503), ..checkpoint() });
     let said = busy.says(3, &["pull", TINY]);
     assert!(said.contains("HTTP 503") && said.contains("busy"), "{said}");
+    // It was asked more than once, and the reason is told once.
+    assert_eq!((busy.hub.asked().len(), said.matches("HTTP 503").count()), (4, 1), "{said}");
 }
 
 #[test]
