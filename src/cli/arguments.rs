@@ -48,6 +48,8 @@ pub enum Command {
     Methods,
     /// List the tasks, and which of their data are here; or show items of one
     Tasks(TasksArgs),
+    /// Judge stored replies: one JSON object a line with verdict and rule
+    Grade(GradeArgs),
     /// Show the logic units of a Python program
     Units(UnitsArgs),
     /// Show the token ids of a text
@@ -224,6 +226,22 @@ pub struct SolveArgs {
     pub demo: bool,
 }
 
+#[derive(Args)]
+pub struct GradeArgs {
+    /// The task (`unsay tasks`); `math` with --pairs
+    pub task: String,
+    /// Lines with the task's fields, or just an item's id, and `response`
+    pub file: PathBuf,
+    /// The lines hold `gold` and `answer` instead: compare them as values
+    #[arg(long)]
+    pub pairs: bool,
+    /// The task's file, or the folder with it, for lines that have just an id [default: $UNSAY_DATA]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
+}
+
 /// How a run is carried out; none of it changes an answer.
 #[derive(Args)]
 pub struct RunArgs {
@@ -258,6 +276,8 @@ pub struct EvalArgs {
     pub methods: Vec<String>,
     #[command(flatten)]
     pub model: ModelArgs,
+    #[command(flatten)]
+    pub thinking: ThinkingArgs,
     /// How many seeds
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub seeds: u64,

@@ -77,6 +77,37 @@ pub fn replay(args: &ModelArgs, log: impl BufRead) -> Result<Replayed, Failure> 
     Ok(plan(args, ThinkingArgs::default())?.1.replay(log)?)
 }
 
+/// The SHA-256 of all that decides the model's weights: of its files alone, or with its adapter's and the
+/// type that it is quantised to.
+pub fn digest(args: &ModelArgs) -> Result<String, Failure> {
+    let files = open(args)?.digest()?;
+    let mut all = files.clone();
+    if let Some(folder) = &args.adapter {
+        let how = if args.merge { "merged" } else { "apart" };
+        all += &format!("\nadapter {how} {}", adapter(folder)?.files.digest()?);
+    }
+    if let Some(kind) = args.quantise {
+        all += &format!("\nquantised {}", quantise_name(kind));
+    }
+    Ok(if all == files { files } else { store::sha256_of_text(&all) })
+}
+
+/// The type that weights are quantised to, by name.
+pub fn quantise_name(kind: QuantiseArg) -> &'static str {
+    match kind {
+        QuantiseArg::Q8_0 => "q8_0",
+        QuantiseArg::Q4K => "q4_k",
+        QuantiseArg::Q6K => "q6_k",
+    }
+}
+
+/// The other way round.
+pub fn quantise_of(name: &str) -> Option<QuantiseArg> {
+    [QuantiseArg::Q8_0, QuantiseArg::Q4K, QuantiseArg::Q6K]
+        .into_iter()
+        .find(|kind| quantise_name(*kind) == name)
+}
+
 /// The plan of the model's memory in a line; nothing is loaded.
 pub fn plan_line(args: &ModelArgs) -> Result<String, Failure> {
     Ok(plan(args, ThinkingArgs::default())?.1.memory().line())

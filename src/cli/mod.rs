@@ -5,6 +5,7 @@ mod arguments;
 mod doctor;
 mod eval;
 mod failure;
+mod grade;
 mod host;
 mod inspect;
 mod live;
@@ -58,6 +59,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Pull(args) => models::pull(&args),
         Command::Methods => solve::list_methods(),
         Command::Tasks(args) => tasks::tasks(&args),
+        Command::Grade(args) => grade::grade(&args),
         Command::Units(args) => inspect::units(&args),
         Command::Tokenize(args) => inspect::tokenize(&args),
         Command::Generate(args) => inspect::generate(&args),

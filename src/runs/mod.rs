@@ -22,4 +22,4 @@ pub use run::{Judge, Judgement, Progress, Run, RunError, RunOptions, Told, Work}
 pub use traces::{read_trace, trace_path};
 
 /// Schema of plans and of the journal's lines.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;

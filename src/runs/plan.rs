@@ -24,12 +24,23 @@ pub struct Plan {
     /// The task's name, and the file or folder that its items were read from.
     pub task: String,
     pub data: PathBuf,
+    /// SHA-256 of that file.
+    pub data_digest: String,
     /// The items' ids, in their order: selection is made once.
     pub items: Vec<String>,
     pub methods: Vec<MethodPlan>,
     pub model: String,
-    /// SHA-256 of the model's files.
+    /// SHA-256 of the model's files; with an adapter, or quantised when it is loaded, of all that decides
+    /// its weights.
     pub model_digest: String,
+    /// What plain matrices are quantised to when they are loaded.
+    pub quantise: Option<String>,
+    /// The folder of an adapter, and whether it is added to the weights.
+    pub adapter: Option<PathBuf>,
+    pub merge: bool,
+    /// The switch of the chat template, and the most tokens of a think block.
+    pub thinking: Option<bool>,
+    pub thinking_budget: Option<usize>,
     /// How keys and values are kept; they decide bits.
     pub kv: String,
     /// Most tokens of a dialogue, where it was set.
@@ -153,7 +164,9 @@ impl Plan {
         let list = |plan: &Self| {
             [
                 ("task", plan.task.clone()),
+                ("data file", plan.data_digest.clone()),
                 ("model", plan.model_digest.clone()),
+                ("thinking", format!("{:?}", (plan.thinking, plan.thinking_budget))),
                 ("prompts", plan.prompts_digest.clone()),
                 ("kv type", plan.kv.clone()),
                 ("context", format!("{:?}", plan.context)),

@@ -56,6 +56,15 @@ impl AdapterFiles {
         &self.folder
     }
 
+    /// The SHA-256 of the names and SHA-256 of both files.
+    pub fn digest(&self) -> Result<String, StoreError> {
+        let mut list = String::new();
+        for name in ["adapter_config.json", WEIGHTS] {
+            list.push_str(&format!("{name} {}\n", super::sha256_of(&self.folder.join(name))?));
+        }
+        Ok(super::sha256_of_text(&list))
+    }
+
     /// adapter_config.json.
     pub fn config(&self) -> &Value {
         &self.config

@@ -24,7 +24,9 @@ use crate::answer::{Kind, Problem};
 pub use json::Json;
 pub use judge::{JudgeError, Judged, judge};
 pub use list::{Task, list, named};
-pub use read::{DATA_FOLDER, Damaged, Loaded, TaskError, data_folder, find, load, load_from};
+pub use read::{
+    DATA_FOLDER, Damaged, Loaded, TaskError, data_folder, find, load, load_from, records,
+};
 pub use select::Selection;
 pub use words::{f1, normalised};
 

@@ -94,8 +94,8 @@ pub fn load_from(task: &'static Task, path: &Path) -> Result<Loaded, TaskError> 
     let text = unpacked(std::fs::read(path).map_err(failed)?).map_err(failed)?;
     let mut loaded = Loaded { path: path.to_owned(), items: Vec::new(), damaged: Vec::new() };
     let mut ids = BTreeSet::new();
-    for (line, record) in records(&text) {
-        let item = record.and_then(|record| item_of(task, line, &record));
+    for (line, record) in records_of(&text) {
+        let item = record.and_then(|record| task.item(line, &record));
         match item {
             Ok(item) if ids.contains(&item.id) => {
                 let why = format!("the id {} stands above already", item.id);
@@ -119,18 +119,28 @@ pub fn load_from(task: &'static Task, path: &Path) -> Result<Loaded, TaskError> 
     Ok(loaded)
 }
 
-fn item_of(task: &list::Task, line: usize, record: &Json) -> Result<Item, String> {
-    if !matches!(record, Json::Object(_)) {
-        return Err("it is no JSON object".to_owned());
+impl Task {
+    /// The item of a record of the task's form, or what is wrong with it. `line` names it where it has no
+    /// id of its own.
+    pub fn item(&self, line: usize, record: &Json) -> Result<Item, String> {
+        if !matches!(record, Json::Object(_)) {
+            return Err("it is no JSON object".to_owned());
+        }
+        let mut item = (self.form.item)(record)?;
+        if item.id.is_empty() {
+            item.id = format!("{}-{line}", self.name);
+        }
+        if item.question.trim().is_empty() {
+            return Err("its question is empty".to_owned());
+        }
+        Ok(item)
     }
-    let mut item = (task.form.item)(record)?;
-    if item.id.is_empty() {
-        item.id = format!("{}-{line}", task.name);
-    }
-    if item.question.trim().is_empty() {
-        return Err("its question is empty".to_owned());
-    }
-    Ok(item)
+}
+
+/// The records of any file of JSON lines, or of one array, with their numbers from 1.
+pub fn records(path: &Path) -> Result<Vec<(usize, Result<Json, String>)>, TaskError> {
+    let failed = |source| TaskError::Io { path: path.to_owned(), source };
+    Ok(records_of(&unpacked(std::fs::read(path).map_err(failed)?).map_err(failed)?))
 }
 
 /// The text of a file, gzipped or not. Invalid UTF-8 is left to the record that holds it.
@@ -144,7 +154,7 @@ fn unpacked(bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
 }
 
 /// The records of a file with their numbers: lines, blank ones left out, or the values of one array.
-fn records(bytes: &[u8]) -> Vec<(usize, Result<Json, String>)> {
+fn records_of(bytes: &[u8]) -> Vec<(usize, Result<Json, String>)> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let array = bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
     if array

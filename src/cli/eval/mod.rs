@@ -3,11 +3,13 @@
 mod meter;
 mod task;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::arguments::{EvalArgs, ModelArgs, ReportArgs, ResumeArgs, RunArgs, TraceArgs};
+use super::arguments::{
+    EvalArgs, ModelArgs, ReportArgs, ResumeArgs, RunArgs, ThinkingArg, ThinkingArgs, TraceArgs,
+};
 use super::failure::{Failure, chain};
 use super::live::Live;
 use super::output::{note, say};
@@ -24,14 +26,6 @@ use task::Items;
 
 /// `unsay eval`
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    if args.model.adapter.is_some() || args.model.quantise.is_some() {
-        return Err(Failure::usage(
-            "the journal of a run names neither --adapter nor --quantise yet",
-        )
-        .hint(
-            "evaluate a GGUF that was quantised before, or a checkpoint with the adapter merged",
-        ));
-    }
     let items = Items::select(args)?;
     let methods = args
         .methods
@@ -48,10 +42,16 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         schema: SCHEMA,
         task: items.task.clone(),
         data: items.data.clone(),
+        data_digest: items.data_digest.clone(),
         items: items.problems.iter().map(|problem| problem.id.clone()).collect(),
         methods,
         model: args.model.model.clone(),
-        model_digest: host::open(&args.model)?.digest()?,
+        model_digest: host::digest(&args.model)?,
+        quantise: args.model.quantise.map(|kind| host::quantise_name(kind).to_owned()),
+        adapter: args.model.adapter.as_deref().map(absolute).transpose()?,
+        merge: args.model.merge,
+        thinking: args.thinking.thinking.map(|thinking| thinking == ThinkingArg::On),
+        thinking_budget: args.thinking.thinking_budget,
         kv: host::kv(&args.model).to_owned(),
         context: args.model.context,
         prompts_digest: digest_of(&templates)?,
@@ -81,12 +81,12 @@ pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
         memory: args.memory,
         pages_memory: args.pages_memory,
         no_prefix_cache: false,
-        quantise: None,
-        adapter: None,
-        merge: false,
+        quantise: plan.quantise.as_deref().map(quantise_of).transpose()?,
+        adapter: plan.adapter.clone(),
+        merge: plan.merge,
         engine_log: None,
     };
-    let digest = host::open(&model)?.digest()?;
+    let digest = host::digest(&model)?;
     if digest != plan.model_digest {
         return Err(Failure::usage(format!(
             "the files of {} have changed since the run was begun (SHA-256 {digest}, then {})",
@@ -102,6 +102,17 @@ pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
     let items = Items::of_plan(&plan)?;
     let built = build(&plan)?;
     carry_out(&args.folder, plan, &items, &built, templates, &model, &args.run)
+}
+
+fn quantise_of(name: &str) -> Result<super::arguments::QuantiseArg, Failure> {
+    host::quantise_of(name).ok_or_else(|| {
+        Failure::usage(format!("the plan quantises to `{name}`, which is not known"))
+    })
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(path)
+        .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))
 }
 
 /// `unsay report DIR`
@@ -235,7 +246,14 @@ fn carry_out(
     }
     if run.finished() < run.plan().jobs() {
         let sandbox = Arc::new(setup::sandbox(&options.sandbox)?);
-        let hosted = host::host(model, host::Tell::Line)?;
+        let thinking = ThinkingArgs {
+            thinking: run.plan().thinking.map(|on| match on {
+                true => ThinkingArg::On,
+                false => ThinkingArg::Off,
+            }),
+            thinking_budget: run.plan().thinking_budget,
+        };
+        let hosted = host::host_thinking(model, thinking, host::Tell::Line)?;
         let context = Context {
             llm: Arc::new(hosted.llm()?),
             sandbox: sandbox.clone(),

@@ -1,4 +1,4 @@
-//! The items of a task, and who judges them.
+//! The items of a run, and who judges their answers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,78 +7,76 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::super::arguments::EvalArgs;
-use super::super::failure::Failure;
-use super::super::inspect::read_text;
-use crate::answer::{Equality, Problem, compare};
+use super::super::failure::{Failure, chain};
+use super::super::tasks::tell_damaged;
+use crate::answer::Problem;
 use crate::program::sandbox::Sandbox;
-use crate::runs::{Judge, Judgement, Plan, Verdict};
+use crate::runs::{Judge, Judgement, Plan};
+use crate::store;
+use crate::tasks::{self, Item, Loaded, Selection};
 
 /// What is asked, and what is right.
 pub struct Items {
     pub task: String,
+    /// The file, as an absolute path, and its SHA-256.
     pub data: PathBuf,
+    pub data_digest: String,
     pub problems: Vec<Problem>,
-    gold: BTreeMap<String, String>,
+    items: Arc<BTreeMap<String, Item>>,
 }
 
 impl Items {
     /// The items that the command line asks for.
     pub fn select(args: &EvalArgs) -> Result<Self, Failure> {
-        let data = args.data.clone().ok_or_else(|| {
-            Failure::usage("--data is missing")
-                .hint("name a file of lines {\"question\", \"answer\"}")
-        })?;
-        let mut items = Self::read(&args.task, &data)?;
-        items.problems.truncate(args.limit.unwrap_or(usize::MAX));
-        Ok(items)
+        let loaded = tasks::load(&args.task, args.data.as_deref())?;
+        tell_damaged(&loaded);
+        let selection = Selection { limit: args.limit, sample: args.sample, ids: args.ids.clone() };
+        let Loaded { path, items, .. } = loaded;
+        Self::of(&args.task, &path, selection.of(&args.task, items)?)
     }
 
-    /// The items of a plan.
+    /// The items of a plan, from the file that it was begun with.
     pub fn of_plan(plan: &Plan) -> Result<Self, Failure> {
-        Self::read(&plan.task, &plan.data)
+        let items = Self::of(&plan.task, &plan.data, Vec::new())?;
+        if items.data_digest != plan.data_digest {
+            return Err(Failure::usage(format!(
+                "{} has changed since the run was begun (SHA-256 {}, then {})",
+                plan.data.display(),
+                items.data_digest,
+                plan.data_digest
+            ))
+            .hint("begin another run in another folder"));
+        }
+        let loaded = tasks::load(&plan.task, Some(&plan.data))?;
+        Self::of(&plan.task, &plan.data, loaded.items)
     }
 
-    fn read(task: &str, data: &Path) -> Result<Self, Failure> {
-        if task != "jsonl" {
-            return Err(Failure::usage(format!("there is no task `{task}`"))
-                .hint("`jsonl` reads a file of your own, a line {\"question\", \"answer\"} each"));
-        }
-        let text = read_text(data)?;
-        let (mut problems, mut gold) = (Vec::new(), BTreeMap::new());
-        for (index, line) in text.lines().enumerate() {
-            let value: serde_json::Value = serde_json::from_str(line)
-                .map_err(|e| Failure::usage(format!("{}:{}: {e}", data.display(), index + 1)))?;
-            let id = format!("{task}-{}", index + 1);
-            let field = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-            problems.push(Problem {
-                id: id.clone(),
-                question: field("question"),
-                ..Problem::default()
-            });
-            gold.insert(id, field("answer"));
-        }
-        let data = std::fs::canonicalize(data)
-            .map_err(|e| Failure::usage(format!("cannot read {}: {e}", data.display())))?;
-        Ok(Self { task: task.to_owned(), data, problems, gold })
+    fn of(task: &str, path: &Path, items: Vec<Item>) -> Result<Self, Failure> {
+        let data = std::fs::canonicalize(path)
+            .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
+        let data_digest = store::sha256_of(&data).map_err(|e| Failure::usage(chain(&e)))?;
+        let problems = items.iter().map(Item::problem).collect();
+        let items = items.into_iter().map(|item| (item.id.clone(), item)).collect();
+        Ok(Self { task: task.to_owned(), data, data_digest, problems, items: Arc::new(items) })
     }
 
     /// Who judges their answers.
-    pub fn judge(&self, _: Arc<Sandbox>) -> Arc<dyn Judge> {
-        Arc::new(Values(self.gold.clone()))
+    pub fn judge(&self, sandbox: Arc<Sandbox>) -> Arc<dyn Judge> {
+        Arc::new(Grader { items: Arc::clone(&self.items), sandbox })
     }
 }
 
-struct Values(BTreeMap<String, String>);
+struct Grader {
+    items: Arc<BTreeMap<String, Item>>,
+    sandbox: Arc<Sandbox>,
+}
 
 #[async_trait]
-impl Judge for Values {
+impl Judge for Grader {
     async fn judge(&self, problem: &Problem, answer: &str) -> Result<Judgement, String> {
-        let gold = self.0.get(&problem.id).ok_or("there is no right answer to it")?;
-        let verdict = match compare(answer, gold) {
-            Equality::Equal => Verdict::Right,
-            Equality::Different => Verdict::Wrong,
-            Equality::Undecided => Verdict::Undecided,
-        };
-        Ok(Judgement { verdict, rule: "value".to_owned() })
+        let item = self.items.get(&problem.id).ok_or("there is no right answer to it")?;
+        let judged = tasks::judge(item, answer, Some(&self.sandbox)).await;
+        let judged = judged.map_err(|error| chain(&error))?;
+        Ok(Judgement { verdict: judged.verdict, rule: judged.rule })
     }
 }

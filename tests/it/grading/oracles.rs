@@ -126,6 +126,7 @@ fn gold_is_equal_to_itself_in_every_set() {
                 Gold::Values(values) => values,
                 Gold::Choice { options, .. } => options.into_iter().map(|o| o.text).collect(),
                 Gold::Words(words) => vec![words],
+                _ => unreachable!("{} has no values", item.id),
             };
             for gold in values {
                 golds += 1;
