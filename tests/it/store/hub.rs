@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::json;
@@ -51,7 +52,8 @@ pub struct Asked {
 
 struct State {
     rules: Mutex<Rules>,
-    asked: Mutex<Vec<Asked>>,
+    /// In the order of their arrival, with the bytes that were sent since.
+    asked: Mutex<Vec<(Asked, Arc<AtomicUsize>)>>,
     /// Whether stalled connections may end.
     released: Mutex<bool>,
     release: Condvar,
@@ -96,7 +98,12 @@ impl TinyHub {
 
     /// What was asked since the last time.
     pub fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut self.state.asked.lock().unwrap())
+        let asked = std::mem::take(&mut *self.state.asked.lock().unwrap());
+        let with = |(asked, sent): (Asked, Arc<AtomicUsize>)| Asked {
+            sent: sent.load(Ordering::Relaxed),
+            ..asked
+        };
+        asked.into_iter().map(with).collect()
     }
 
     /// What was asked for a file since the last time.
@@ -150,12 +157,19 @@ fn answer(mut stream: TcpStream, state: &State, is_store: bool) {
     let range = header("range");
     let from = range.as_deref().and_then(|range| range.strip_prefix("bytes="));
     let from = from.and_then(|range| range.trim_end_matches('-').parse().ok()).unwrap_or(0);
-    let mut asked = Asked { path, from, token: header("authorization"), sent: 0 };
-    serve(&mut stream, state, &mut asked, is_store);
-    state.asked.lock().unwrap().push(asked);
+    let asked = Asked { path, from, token: header("authorization"), sent: 0 };
+    let sent = Arc::default();
+    state.asked.lock().unwrap().push((asked.clone(), Arc::clone(&sent)));
+    serve(&mut stream, state, &asked, &sent, is_store);
 }
 
-fn serve(stream: &mut TcpStream, state: &State, asked: &mut Asked, is_store: bool) {
+fn serve(
+    stream: &mut TcpStream,
+    state: &State,
+    asked: &Asked,
+    count: &AtomicUsize,
+    is_store: bool,
+) {
     let rules = state.rules.lock().unwrap();
     if let Some(status) = rules.status {
         return refuse(stream, status, "busy");
@@ -205,10 +219,11 @@ fn serve(stream: &mut TcpStream, state: &State, asked: &mut Asked, is_store: boo
     head(stream, status, &headers);
     let end = sent.len().min(from + cut.or(stall).unwrap_or(usize::MAX).min(sent.len()));
     for piece in sent[from..end].chunks(64 << 10) {
+        // Before they are written: who has read them may look at once.
+        count.fetch_add(piece.len(), Ordering::Relaxed);
         if stream.write_all(piece).is_err() {
             return;
         }
-        asked.sent += piece.len();
     }
     let _ = stream.flush();
     if stall.is_some() && end < sent.len() {
