@@ -21,6 +21,8 @@ pub enum Kind {
     Math,
     /// A program with a named entry point.
     Code,
+    /// The reply itself.
+    Text,
 }
 
 /// A problem without its gold answer, which never reaches a method.

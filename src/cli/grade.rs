@@ -94,6 +94,7 @@ fn answer_of(item: &Item, reply: &str) -> Option<(String, Value)> {
                 false => Some((found.text, json!(found.rule))),
             }
         }
+        Kind::Text => Some((without_thoughts(reply).to_owned(), json!("whole"))),
         Kind::Code => match read_code(reply) {
             Some(code) => Some((code.source, json!(code.rule))),
             None => Some((without_thoughts(reply).to_owned(), json!("whole"))),

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use minijinja::context;
 
-use crate::answer::{Kind, LADDER, Problem};
+use crate::answer::{Kind, LADDER, Problem, without_thoughts};
 
 use super::solving::{Solving, answer_of, program_of};
 use super::{Context, Failure, Method, Outcome};
@@ -16,6 +16,10 @@ pub struct Direct;
 impl Method for Direct {
     fn name(&self) -> String {
         "direct".to_owned()
+    }
+
+    fn solves(&self, _: Kind) -> bool {
+        true
     }
 
     async fn solve(&self, problem: &Problem, context: &Context) -> Outcome {
@@ -42,6 +46,10 @@ pub(super) async fn one_reply(
             let read = |reply: &crate::llm::Reply| answer_of(reply, &LADDER);
             solving.one_turn(role, &text, MAX_TOKENS, read).await
         }
+        Kind::Text => {
+            let read = |reply: &crate::llm::Reply| Ok(said(&reply.text));
+            solving.one_turn(role, question, MAX_TOKENS, read).await
+        }
         Kind::Code => {
             let entry_point = problem.entry_point.as_deref();
             let text = prompts.render(code, context! { question, entry_point })?;
@@ -51,4 +59,9 @@ pub(super) async fn one_reply(
             Ok(program)
         }
     }
+}
+
+/// What a reply says, without what was thought before.
+fn said(reply: &str) -> String {
+    without_thoughts(reply).trim().to_owned()
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use crate::answer::Problem;
+use crate::answer::{Kind, Problem};
 use crate::llm::{Cost, Llm, LlmError, PromptError, Sink};
 use crate::program::sandbox;
 
@@ -31,6 +31,11 @@ pub use self_debug::{SelfDebug, SelfDebugOptions};
 pub trait Method: Send + Sync {
     /// As in tables: the paper's name, options of ours in brackets.
     fn name(&self) -> String;
+
+    /// Whether it can answer problems of a kind. One that cannot is refused before a run begins.
+    fn solves(&self, kind: Kind) -> bool {
+        kind != Kind::Text
+    }
 
     /// Solves one problem. Says in events what happens, `Began` and `Answered` or `Failed` included.
     async fn solve(&self, problem: &Problem, context: &Context) -> Outcome;

@@ -30,7 +30,7 @@ impl Method for Pot {
     async fn solve(&self, problem: &Problem, context: &Context) -> Outcome {
         let mut solving = Solving::begin(self.name(), problem, context);
         let result = match problem.kind {
-            Kind::Math => math(&mut solving).await,
+            Kind::Math | Kind::Text => math(&mut solving).await,
             Kind::Code => one_reply(&mut solving, "direct", ["direct-math", "direct-code"]).await,
         };
         solving.end(result)
@@ -53,13 +53,13 @@ pub(super) async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
     let problem = solving.problem;
     let question = problem.question.as_str();
     let system = match problem.kind {
-        Kind::Math => "ralu-program-math-system",
+        Kind::Math | Kind::Text => "ralu-program-math-system",
         Kind::Code => "ralu-program-code-system",
     };
     let system = solving.context.prompts.render(system, ())?;
     let mut talk = solving.open("program", Some(system)).await?;
     match problem.kind {
-        Kind::Math => {
+        Kind::Math | Kind::Text => {
             talk.say_prompt("ralu-program-math-examples", ())?;
             talk.say_prompt("ralu-program-math-question", context! { question })?;
         }

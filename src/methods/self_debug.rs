@@ -63,7 +63,7 @@ impl SelfDebug {
         solving.close(talk);
         let program = program?;
         match solving.problem.kind {
-            Kind::Math => pot::value_of(solving, &program).await,
+            Kind::Math | Kind::Text => pot::value_of(solving, &program).await,
             Kind::Code => Ok(program),
         }
     }
@@ -79,7 +79,7 @@ impl SelfDebug {
             talk.say_prompt("self-debug-explain", ())?;
             talk.ask(&solving.ask(EXPLANATION_TOKENS), explained).await?;
             let kind = match solving.problem.kind {
-                Kind::Math => "question",
+                Kind::Math | Kind::Text => "question",
                 Kind::Code => "specification",
             };
             talk.say_prompt("self-debug-judge", context! { kind, entry_point })?;

@@ -259,7 +259,7 @@ impl Job {
         let Some(program) = &judged.first_program else { return Ok(None) };
         let answer = match self.problem.kind {
             Kind::Code => Some(program.clone()),
-            Kind::Math => {
+            Kind::Math | Kind::Text => {
                 let run = self.context.sandbox.run(program, "ans").await;
                 match run.map_err(|what| RunError::Sandbox { what })?.outcome {
                     sandbox::Outcome::Finished { answer } => answer,

@@ -37,6 +37,8 @@ pub const COMMONSENSE: Form = Form {
 pub const HOTPOT: Form = Form { expected: "`question` and `answer`", item: hotpot };
 pub const LOGIC: Form =
     Form { expected: "`id`, `context`, `question`, `options` and `answer`", item: logic };
+pub const IFEVAL: Form =
+    Form { expected: "`prompt`, `instruction_id_list` and `kwargs`", item: ifeval };
 pub const OWN: Form = Form { expected: "`question` and `answer`", item: own };
 
 /// The words of a field.
@@ -215,6 +217,11 @@ fn hotpot(record: &Json) -> Result<Item, String> {
     let made =
         item(maybe(record, "id").or_else(|| maybe(record, "_id")), question, Gold::Words(answer));
     Ok(labelled(made, record, &[("type", "type"), ("level", "level")]))
+}
+
+fn ifeval(record: &Json) -> Result<Item, String> {
+    let gold = Gold::Instructions(super::ifeval::instructions(record)?);
+    Ok(item(maybe(record, "key"), field(record, "prompt")?, gold))
 }
 
 /// Articles, each under its title: `{"title": […], "sentences": [[…], …]}`, or `[[title, […]], …]`.

@@ -1,5 +1,6 @@
 //! Whether an answer to an item is right.
 
+use super::ifeval::{self, Followed};
 use super::words::{f1, normalised};
 use super::{Gold, Item, choice, code};
 use crate::answer::{Equality, Verdict, grade};
@@ -10,11 +11,14 @@ use crate::program::sandbox::Sandbox;
 pub struct Judged {
     pub verdict: Verdict,
     pub rule: String,
+    /// IFEval: each instruction by itself.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub followed: Option<Followed>,
 }
 
 impl Judged {
     pub(super) fn new(verdict: Verdict, rule: impl Into<String>) -> Self {
-        Self { verdict, rule: rule.into() }
+        Self { verdict, rule: rule.into(), followed: None }
     }
 }
 
@@ -49,6 +53,15 @@ pub async fn judge(
             Judged::new(Verdict::Right, "exact match")
         }
         Gold::Words(gold) => Judged::new(Verdict::Wrong, format!("F1 {:.3}", f1(answer, gold))),
+        Gold::Instructions(all) => {
+            let followed = ifeval::check(all, answer);
+            let count = |each: &[bool]| each.iter().filter(|follows| **follows).count();
+            let (strict, loose) = (count(&followed.strict), count(&followed.loose));
+            let right = strict == all.len();
+            let verdict = if right { Verdict::Right } else { Verdict::Wrong };
+            let rule = format!("strict {strict} of {0}, loose {loose} of {0}", all.len());
+            Judged { followed: Some(followed), ..Judged::new(verdict, rule) }
+        }
         Gold::Tests(tests) => {
             code::judge(tests, answer, sandbox.ok_or(JudgeError::NoSandbox)?).await?
         }

@@ -39,7 +39,7 @@ const fn row(
     Task { name, summary, files, whole, form }
 }
 
-static TASKS: [Task; 24] = [
+static TASKS: [Task; 25] = [
     row("gsm8k", "grade-school word problems", 1319, &["gsm8k/test.jsonl"], forms::GSM8K),
     row(
         "gsm8k-train",
@@ -127,6 +127,13 @@ static TASKS: [Task; 24] = [
         100,
         &["hotpotqa/hotpot_dev_distractor_sample_100.jsonl"],
         forms::HOTPOT,
+    ),
+    row(
+        "ifeval",
+        "instructions whose following can be checked",
+        541,
+        &["ifeval/input_data.jsonl"],
+        forms::IFEVAL,
     ),
     row(
         "prontoqa",

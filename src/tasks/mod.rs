@@ -10,6 +10,7 @@
 mod choice;
 pub mod code;
 mod forms;
+pub mod ifeval;
 mod json;
 mod judge;
 mod list;
@@ -54,6 +55,8 @@ pub enum Gold {
     Choice { letter: char, options: Vec<Choice> },
     /// Words, compared as HotpotQA does.
     Words(String),
+    /// Whatever follows these instructions.
+    Instructions(Vec<ifeval::Instruction>),
     /// Whatever passes these tests.
     Tests(Arc<code::Tests>),
 }
@@ -77,6 +80,9 @@ impl Gold {
                 }
             }
             Self::Words(words) => words.clone(),
+            Self::Instructions(all) => {
+                all.iter().map(|one| one.id.as_str()).collect::<Vec<_>>().join("; ")
+            }
             Self::Tests(tests) => format!("{tests:?}"),
         }
     }
@@ -98,6 +104,7 @@ impl Item {
     pub fn kind(&self) -> Kind {
         match self.gold {
             Gold::Values(_) | Gold::Choice { .. } | Gold::Words(_) => Kind::Math,
+            Gold::Instructions(_) => Kind::Text,
             Gold::Tests(_) => Kind::Code,
         }
     }

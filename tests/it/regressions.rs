@@ -3,5 +3,6 @@
 mod code;
 mod engine;
 mod grading;
+mod ifeval;
 mod models;
 mod text;

@@ -62,6 +62,16 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     plan.check()?;
     let built = build(&plan)?;
+    for problem in &items.problems {
+        if let Some(method) = built.iter().find(|method| !method.solves(problem.kind)) {
+            return Err(Failure::usage(format!(
+                "{} cannot answer {}, whose answers are whole replies",
+                method.name(),
+                items.task
+            ))
+            .hint("`direct` can"));
+        }
+    }
     if args.dry_run {
         return dry_run(args, &plan, &built);
     }

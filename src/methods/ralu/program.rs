@@ -18,7 +18,7 @@ pub async fn write(solving: &mut Solving<'_>, kind: UnitKind) -> Result<Vec<Stri
     solving.stage("program");
     let prompts = solving.context.prompts.clone();
     let system = match solving.problem.kind {
-        Kind::Math => prompts.render("ralu-program-math-system", ())?,
+        Kind::Math | Kind::Text => prompts.render("ralu-program-math-system", ())?,
         Kind::Code => prompts.render("ralu-program-code-system", ())?,
     };
     let mut talk = solving.open("program", Some(system)).await?;
@@ -42,7 +42,7 @@ async fn ask(solving: &Solving<'_>, talk: &mut Talk, kind: UnitKind) -> Result<W
     let question = problem.question.as_str();
     let entry_point = problem.entry_point.as_deref();
     match problem.kind {
-        Kind::Math => {
+        Kind::Math | Kind::Text => {
             talk.say_prompt("ralu-program-math-examples", ())?;
             talk.say_prompt("ralu-program-math-question", context! { question })?;
         }
