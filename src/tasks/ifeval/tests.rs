@@ -72,7 +72,7 @@ fn lengths_are_counted() {
         ("It rose by 3.5 points.", 1),
         ("\"Stop!\" he said. (It worked.) Good.", 4),
         ("no full stop at all", 1),
-        ("1. First\n2. Second", 4),
+        ("1. First\n2. Second", 3),
         ("Wait... what? Yes", 2),
         ("Wait... What? Yes", 3),
         ("J. Doe agrees.", 1),
