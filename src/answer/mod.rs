@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use code::{Code, CodeRule, defines, read_code};
 pub use extract::{Extracted, LADDER, Rule, extract, tagged, without_thoughts};
 pub use value::{Equality, Graded, Ground, compare, grade};
-pub use verdict::Verdict;
+pub use verdict::{Score, Scores, Verdict};
 
 /// What kind of answer a problem wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,6 +26,8 @@ pub struct Plan {
     pub data: PathBuf,
     /// SHA-256 of that file.
     pub data_digest: String,
+    /// Items of the whole set that papers report on.
+    pub whole: usize,
     /// The items' ids, in their order: selection is made once.
     pub items: Vec<String>,
     pub methods: Vec<MethodPlan>,

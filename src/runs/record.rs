@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Scores;
 pub use crate::answer::Verdict;
 use crate::llm::Cost;
 use crate::methods::{Failure, Outcome, Status};
@@ -32,6 +33,9 @@ pub enum Ended {
         verdict: Verdict,
         /// The grader's rule that decided.
         rule: String,
+        /// Shares beside the verdict, where the task has any.
+        #[serde(default, skip_serializing_if = "Scores::is_empty")]
+        scores: Scores,
     },
     Failed {
         /// The kind of failure, e.g. `format`.
@@ -91,11 +95,13 @@ impl Record {
                 let judgement = judgement.unwrap_or(Judgement {
                     verdict: Verdict::Undecided,
                     rule: "not judged".to_owned(),
+                    scores: Scores::new(),
                 });
                 Ended::Answered {
                     answer: answer.clone(),
                     verdict: judgement.verdict,
                     rule: judgement.rule,
+                    scores: judgement.scores,
                 }
             }
             Status::Failed { why } => {

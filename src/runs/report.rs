@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::answer::Scores;
 use crate::llm::Cost;
 use crate::methods::ralu::repair::{Judgment, Repair};
 use crate::stats;
@@ -23,6 +24,8 @@ pub struct Report {
     pub model: String,
     pub model_digest: String,
     pub prompts_digest: String,
+    /// Items of the whole set that papers report on.
+    pub whole: usize,
     /// Items that each row should have: the plan's, times its seeds.
     pub wanted: usize,
     pub seeds: usize,
@@ -54,6 +57,8 @@ pub struct Row {
     pub seconds: f64,
     pub rounds: u64,
     pub format_failures: u64,
+    /// Shares beside the verdicts, over what was answered.
+    pub scores: Scores,
     /// What the method's own judge is worth, where it has one (RaLU, A.3).
     pub repair: Option<Repair>,
 }
@@ -99,6 +104,7 @@ impl Report {
             model: plan.model.clone(),
             model_digest: plan.model_digest.clone(),
             prompts_digest: plan.prompts_digest.clone(),
+            whole: plan.whole,
             wanted: plan.items.len() * plan.seeds.len(),
             seeds: plan.seeds.len(),
             rows,
@@ -112,10 +118,11 @@ impl Report {
         let _ = writeln!(out, "# {} · {}\n", self.task, self.model);
         let _ = writeln!(
             out,
-            "Model {}, prompts {}. {} items × {} seed(s) for each row.\n",
+            "Model {}, prompts {}. {} of {} items × {} seed(s) for each row.\n",
             short(&self.model_digest),
             short(&self.prompts_digest),
             self.wanted / self.seeds.max(1),
+            self.whole,
             self.seeds
         );
         table(
@@ -137,6 +144,20 @@ impl Report {
             ],
             &self.rows.iter().map(|row| row.cells(self)).collect::<Vec<_>>(),
         );
+        let shares: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .flat_map(|row| row.scores.iter().map(move |(name, score)| (row, name, score)))
+            .map(|(row, name, score)| {
+                let percent = format!("{:.1}", 100.0 * score.sum / score.of);
+                let of = format!("{} of {}", rounded(score.sum), rounded(score.of));
+                vec![row.name.clone(), name.clone(), percent, of]
+            })
+            .collect();
+        if !shares.is_empty() {
+            out.push('\n');
+            table(&mut out, &["of what was answered", "share", "%", "sum"], &shares);
+        }
         if !self.comparisons.is_empty() {
             out.push('\n');
             table(
@@ -237,6 +258,11 @@ impl Report {
     }
 }
 
+/// A sum of shares: whole where it is, else to two places.
+fn rounded(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
 impl Row {
     fn of(label: &str, records: &[&Record], deterministic: bool) -> Self {
         let count = |is: &dyn Fn(&Ended) -> bool| records.iter().filter(|r| is(&r.ended)).count();
@@ -261,6 +287,14 @@ impl Row {
                 })
             })
             .collect();
+        let mut scores = Scores::new();
+        for record in records {
+            let Ended::Answered { scores: of_item, .. } = &record.ended else { continue };
+            for (name, score) in of_item {
+                let sum = scores.entry(name.clone()).or_default();
+                (sum.sum, sum.of) = (sum.sum + score.sum, sum.of + score.of);
+            }
+        }
         Self {
             name: records.first().map_or(label, |record| &record.row).to_owned(),
             method: label.to_owned(),
@@ -276,6 +310,7 @@ impl Row {
             seconds: records.iter().map(|record| record.seconds).sum(),
             rounds: records.iter().map(|record| u64::from(record.rounds)).sum(),
             format_failures: records.iter().map(|r| u64::from(r.format_failures)).sum(),
+            scores,
             repair: (!judgments.is_empty()).then(|| Repair::of(&judgments)),
         }
     }
@@ -413,6 +448,7 @@ mod tests {
             task: "sums".into(),
             data: "sums.jsonl".into(),
             data_digest: "00".into(),
+            whole: 8,
             items: vec!["a".into(), "b".into(), "c".into(), "d".into()],
             methods: vec![method("direct"), method("ralu:synthesis=rebuilt")],
             model: "m".into(),
@@ -465,7 +501,7 @@ mod tests {
     }
 
     fn answered(verdict: Verdict) -> Ended {
-        Ended::Answered { answer: "1".into(), verdict, rule: "value".into() }
+        Ended::Answered { answer: "1".into(), verdict, rule: "value".into(), scores: Scores::new() }
     }
 
     /// Letters for verdicts: right, wrong, undecided, failed.

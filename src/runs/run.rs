@@ -8,7 +8,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tokio::task::JoinSet;
 
-use crate::answer::{Kind, Problem};
+use crate::answer::{Kind, Problem, Scores};
 use crate::journal::{Journal, JournalError};
 use crate::methods::{Context, Failure, Method, Outcome, Status};
 use crate::program::sandbox;
@@ -18,11 +18,13 @@ use super::record::{First, Key, Record, Verdict};
 use super::traces::{Tracer, trace_path};
 
 /// What a grader said of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     pub verdict: Verdict,
     /// The rule that decided.
     pub rule: String,
+    /// Shares beside the verdict, where the task has any.
+    pub scores: Scores,
 }
 
 /// Compares answers with what is right.

@@ -3,14 +3,17 @@
 use super::ifeval::{self, Followed};
 use super::words::{f1, normalised};
 use super::{Gold, Item, choice, code};
-use crate::answer::{Equality, Verdict, grade};
+use crate::answer::{Equality, Score, Scores, Verdict, grade};
 use crate::program::sandbox::Sandbox;
 
 /// What the grader said, and the rule that decided.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Judged {
     pub verdict: Verdict,
     pub rule: String,
+    /// IFEval: loose prompts, strict and loose instructions. Words: F1.
+    #[serde(skip_serializing_if = "Scores::is_empty")]
+    pub scores: Scores,
     /// IFEval: each instruction by itself.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub followed: Option<Followed>,
@@ -18,7 +21,7 @@ pub struct Judged {
 
 impl Judged {
     pub(super) fn new(verdict: Verdict, rule: impl Into<String>) -> Self {
-        Self { verdict, rule: rule.into(), followed: None }
+        Self { verdict, rule: rule.into(), scores: Scores::new(), followed: None }
     }
 }
 
@@ -49,10 +52,12 @@ pub async fn judge(
             Some((_, rule)) => Judged::new(Verdict::Wrong, rule),
             None => Judged::new(Verdict::Undecided, "no option named"),
         },
-        Gold::Words(gold) if normalised(answer) == normalised(gold) => {
-            Judged::new(Verdict::Right, "exact match")
+        Gold::Words(gold) => {
+            let exact = normalised(answer) == normalised(gold);
+            let verdict = if exact { Verdict::Right } else { Verdict::Wrong };
+            let scores = [("F1".to_owned(), share(f1(answer, gold), 1))].into();
+            Judged { scores, ..Judged::new(verdict, "exact match") }
         }
-        Gold::Words(gold) => Judged::new(Verdict::Wrong, format!("F1 {:.3}", f1(answer, gold))),
         Gold::Instructions(all) => {
             let followed = ifeval::check(all, answer);
             let count = |each: &[bool]| each.iter().filter(|follows| **follows).count();
@@ -60,12 +65,24 @@ pub async fn judge(
             let right = strict == all.len();
             let verdict = if right { Verdict::Right } else { Verdict::Wrong };
             let rule = format!("strict {strict} of {0}, loose {loose} of {0}", all.len());
-            Judged { followed: Some(followed), ..Judged::new(verdict, rule) }
+            let loose_prompt = usize::from(loose == all.len());
+            let scores = [
+                ("loose prompts", loose_prompt, 1),
+                ("strict instructions", strict, all.len()),
+                ("loose instructions", loose, all.len()),
+            ];
+            let scores = scores.map(|(name, sum, of)| (name.to_owned(), share(sum as f64, of)));
+            let (scores, followed) = (scores.into(), Some(followed));
+            Judged { scores, followed, ..Judged::new(verdict, rule) }
         }
         Gold::Tests(tests) => {
             code::judge(tests, answer, sandbox.ok_or(JudgeError::NoSandbox)?).await?
         }
     })
+}
+
+fn share(sum: f64, of: usize) -> Score {
+    Score { sum, of: of as f64 }
 }
 
 /// One value by `grade`; several in their order; words by words.

@@ -53,6 +53,13 @@ enum Cutter {
     Pieces(Box<Pieces>),
 }
 
+/// The part of a tokenizer.json that is looked at before the library reads it.
+#[derive(serde::Deserialize)]
+struct Decoder {
+    #[serde(default, rename = "decoder")]
+    _decoder: Value,
+}
+
 /// The tokens that begin and end texts and turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
@@ -110,8 +117,11 @@ impl Tokenizer {
             field: field.to_owned(),
             why,
         };
+        let whole = "the file as a tokenizer";
+        // The library ends in a panic where its decoder is no JSON value (1e999, half a surrogate).
+        serde_json::from_slice::<Decoder>(tokenizer).map_err(|e| damaged(whole, e.to_string()))?;
         let mut inner = tokenizers::Tokenizer::from_bytes(tokenizer)
-            .map_err(|e| damaged("the file as a tokenizer", e.to_string()))?;
+            .map_err(|e| damaged(whole, e.to_string()))?;
         let byte_level = is_byte_level(&inner, origin)?;
         check_ids(&inner).map_err(|why| damaged("model.vocab", why))?;
         inner.with_truncation(None).map_err(|e| damaged("truncation", e.to_string()))?;

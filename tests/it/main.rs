@@ -2,6 +2,7 @@
 
 mod cli;
 mod engine;
+mod grade;
 mod grading;
 mod hosting;
 mod llm;

@@ -43,6 +43,7 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         task: items.task.clone(),
         data: items.data.clone(),
         data_digest: items.data_digest.clone(),
+        whole: items.whole,
         items: items.problems.iter().map(|problem| problem.id.clone()).collect(),
         methods,
         model: args.model.model.clone(),

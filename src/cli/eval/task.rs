@@ -22,6 +22,8 @@ pub struct Items {
     pub data: PathBuf,
     pub data_digest: String,
     pub problems: Vec<Problem>,
+    /// Items of the whole published set, or of the file where nobody knows.
+    pub whole: usize,
     items: Arc<BTreeMap<String, Item>>,
 }
 
@@ -32,7 +34,9 @@ impl Items {
         tell_damaged(&loaded);
         let selection = Selection { limit: args.limit, sample: args.sample, ids: args.ids.clone() };
         let Loaded { path, items, .. } = loaded;
-        Self::of(&args.task, &path, selection.of(&args.task, items)?)
+        let whole = tasks::named(&args.task).and_then(|task| task.whole).unwrap_or(items.len());
+        let items = selection.of(&args.task, items)?;
+        Ok(Self { whole, ..Self::of(&args.task, &path, items)? })
     }
 
     /// The items of a plan, from the file that it was begun with.
@@ -55,9 +59,11 @@ impl Items {
         let data = std::fs::canonicalize(path)
             .map_err(|e| Failure::usage(format!("cannot read {}: {e}", path.display())))?;
         let data_digest = store::sha256_of(&data).map_err(|e| Failure::usage(chain(&e)))?;
-        let problems = items.iter().map(Item::problem).collect();
+        let problems: Vec<_> = items.iter().map(Item::problem).collect();
+        let whole = problems.len();
         let items = items.into_iter().map(|item| (item.id.clone(), item)).collect();
-        Ok(Self { task: task.to_owned(), data, data_digest, problems, items: Arc::new(items) })
+        let (task, items) = (task.to_owned(), Arc::new(items));
+        Ok(Self { task, data, data_digest, problems, whole, items })
     }
 
     /// Who judges their answers.
@@ -77,6 +83,6 @@ impl Judge for Grader {
         let item = self.items.get(&problem.id).ok_or("there is no right answer to it")?;
         let judged = tasks::judge(item, answer, Some(&self.sandbox)).await;
         let judged = judged.map_err(|error| chain(&error))?;
-        Ok(Judgement { verdict: judged.verdict, rule: judged.rule })
+        Ok(Judgement { verdict: judged.verdict, rule: judged.rule, scores: judged.scores })
     }
 }

@@ -24,7 +24,7 @@ use unsay::model::{
 use unsay::store::{
     AdapterFiles, Gguf, Manifest, ModelFiles, SafetensorsModel, StoreError, WeightType,
 };
-use unsay::text::TokenId;
+use unsay::text::{ChatTemplate, Message, Role, TokenId, Tokenizer};
 
 /// The system's allocator, which remembers the largest piece that a thread asked for.
 struct Watched;
@@ -402,6 +402,89 @@ fn damaged_manifests_are_read_or_refused_with_the_file_and_the_place() {
                 Err(place)
             }
             Err(error) => panic!("{error}"),
+        }
+    });
+}
+
+/// A tokenizer of bytes with two joins, and a template with what templates are made of.
+fn small_texts() -> Vec<File> {
+    let mut vocab = serde_json::Map::new();
+    let ids = ["<s>", "</s>", "a", "b", "c", "Ġ", "Ċ", "ab", "abc", "u", "s", "e", "r", ":"];
+    for (id, token) in ids.iter().enumerate() {
+        vocab.insert((*token).to_owned(), id.into());
+    }
+    let special = |id: u32, text: &str| {
+        json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+               "normalized": false, "special": true})
+    };
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [special(0, "<s>"), special(1, "</s>")],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "\\p{L}+|[^\\p{L}]"}, "behavior": "Isolated",
+             "invert": false},
+            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                  "vocab": vocab, "merges": [["a", "b"], ["ab", "c"]]},
+    });
+    let template = "{% for m in messages %}{% set text = m.content | trim %}{{ '<s>' + m.role + ':' + \
+                    text }}{% if not loop.last %}{{ '\\n' }}{% endif %}{% endfor %}\
+                    {% if add_generation_prompt %}{{ '</s>' ~ 'a' * 2 }}{% endif %}";
+    let config = json!({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": template,
+                        "add_bos_token": false});
+    [("tokenizer.json", tokenizer), ("tokenizer_config.json", config)]
+        .map(|(name, value)| {
+            let text = value.to_string().into_bytes();
+            let length = text.len();
+            (name, text, length)
+        })
+        .into()
+}
+
+#[test]
+fn damaged_tokenizers_and_templates_are_read_or_refused() {
+    mutate(&small_texts(), 4_000, |folder| {
+        let tokenizer = Tokenizer::from_file(&folder.join("tokenizer.json"));
+        let tokenizer = tokenizer.map_err(|error| error.to_string())?;
+        let in_folder = |what: String| format!("{}: {what}", folder.display());
+        // A text that the damaged vocabulary cannot write is refused by itself.
+        let ids = tokenizer.encode("abc a").map_err(|error| in_folder(error.to_string()))?;
+        tokenizer.decode(&ids);
+        let template = ChatTemplate::from_folder(folder).map_err(|error| error.to_string())?;
+        let Some(template) = template else { return Ok(()) };
+        let messages = [Message::text(Role::User, "abc"), Message::text(Role::Assistant, "a")];
+        let rendered = template.ids(&tokenizer, &messages, true);
+        rendered.map(drop).map_err(|error| in_folder(error.to_string()))
+    });
+}
+
+/// The template alone, where damage hits its words more often than its quotation marks.
+#[test]
+fn damaged_templates_are_read_or_refused() {
+    let template = "{%- set ns = namespace(found=false) -%}{% for m in messages %}{% if m.role == 'user' and \
+                    not ns.found %}{% set ns.found = true %}{% endif %}{{ '<s>' ~ m.role ~ ':' }}\
+                    {%- for part in m.content.split(' ')[::-1] %}{{ part | upper | trim }}{% endfor %}\
+                    {{ range(3) | list | tojson }}{% endfor %}{% macro ab(x) %}{{ x * 3 }}{% endmacro %}\
+                    {{ ab('a') }}{% if add_generation_prompt %}{{ '</s>' }}{% endif %}";
+    let [tokenizer, _]: [File; 2] = small_texts().try_into().unwrap();
+    let length = template.len();
+    let files = [("chat_template.jinja", template.as_bytes().to_vec(), length)];
+    let own = tempfile::tempdir().unwrap();
+    let path = own.path().join("tokenizer.json");
+    std::fs::write(&path, tokenizer.1).unwrap();
+    let tokenizer = Tokenizer::from_file(&path).unwrap();
+    mutate(&files, 6_000, |folder| {
+        let template = ChatTemplate::from_folder(folder).map_err(|error| error.to_string())?;
+        let template = template.expect("it is there");
+        let messages = [Message::text(Role::User, "abc ab"), Message::text(Role::Assistant, "a")];
+        match template.ids(&tokenizer, &messages, true) {
+            Ok(_) => Ok(()),
+            // The vocabulary has hardly a letter, so most text that damage makes is refused by it.
+            Err(error) => Err(format!("{}: {error}", folder.display())),
         }
     });
 }
