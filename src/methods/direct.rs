@@ -46,10 +46,7 @@ pub(super) async fn one_reply(
             let read = |reply: &crate::llm::Reply| answer_of(reply, &LADDER);
             solving.one_turn(role, &text, MAX_TOKENS, read).await
         }
-        Kind::Text => {
-            let read = |reply: &crate::llm::Reply| Ok(said(&reply.text));
-            solving.one_turn(role, question, MAX_TOKENS, read).await
-        }
+        Kind::Text => solving.one_turn(role, question, MAX_TOKENS, spoken).await,
         Kind::Code => {
             let entry_point = problem.entry_point.as_deref();
             let text = prompts.render(code, context! { question, entry_point })?;
@@ -61,7 +58,10 @@ pub(super) async fn one_reply(
     }
 }
 
-/// What a reply says, without what was thought before.
-fn said(reply: &str) -> String {
-    without_thoughts(reply).trim().to_owned()
+/// All that a reply says, without what was thought before.
+fn spoken(reply: &crate::llm::Reply) -> Result<String, String> {
+    match without_thoughts(&reply.text).trim() {
+        "" => Err("it says nothing".to_owned()),
+        text => Ok(text.to_owned()),
+    }
 }

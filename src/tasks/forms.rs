@@ -219,9 +219,11 @@ fn hotpot(record: &Json) -> Result<Item, String> {
     Ok(labelled(made, record, &[("type", "type"), ("level", "level")]))
 }
 
+/// The prompt is the question as it stands, spaces at its ends included.
 fn ifeval(record: &Json) -> Result<Item, String> {
+    let prompt = record.get("prompt").and_then(Json::text).ok_or("it has no `prompt`")?;
     let gold = Gold::Instructions(super::ifeval::instructions(record)?);
-    Ok(item(maybe(record, "key"), field(record, "prompt")?, gold))
+    Ok(item(maybe(record, "key"), prompt.to_owned(), gold))
 }
 
 /// Articles, each under its title: `{"title": […], "sentences": [[…], …]}`, or `[[title, […]], …]`.

@@ -64,7 +64,7 @@ pub async fn judge(
             let (strict, loose) = (count(&followed.strict), count(&followed.loose));
             let right = strict == all.len();
             let verdict = if right { Verdict::Right } else { Verdict::Wrong };
-            let rule = format!("strict {strict} of {0}, loose {loose} of {0}", all.len());
+            let rule = followed.shown();
             let loose_prompt = usize::from(loose == all.len());
             let scores = [
                 ("loose prompts", loose_prompt, 1),

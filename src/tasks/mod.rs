@@ -10,7 +10,7 @@
 mod choice;
 pub mod code;
 mod forms;
-pub mod ifeval;
+mod ifeval;
 mod json;
 mod judge;
 mod list;
@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use crate::answer::{Kind, Problem};
 
+pub use ifeval::{Followed, Instruction, check, instructions};
 pub use json::Json;
 pub use judge::{JudgeError, Judged, judge};
 pub use list::{Task, list, named};
@@ -56,7 +57,7 @@ pub enum Gold {
     /// Words, compared as HotpotQA does.
     Words(String),
     /// Whatever follows these instructions.
-    Instructions(Vec<ifeval::Instruction>),
+    Instructions(Vec<Instruction>),
     /// Whatever passes these tests.
     Tests(Arc<code::Tests>),
 }

@@ -137,8 +137,11 @@ impl Task {
     }
 }
 
+/// A record with its number, from 1: its value, or what is wrong with it.
+pub type Record = (usize, Result<Json, String>);
+
 /// The records of any file of JSON lines, or of one array, with their numbers from 1.
-pub fn records(path: &Path) -> Result<Vec<(usize, Result<Json, String>)>, TaskError> {
+pub fn records(path: &Path) -> Result<Vec<Record>, TaskError> {
     let failed = |source| TaskError::Io { path: path.to_owned(), source };
     Ok(records_of(&unpacked(std::fs::read(path).map_err(failed)?).map_err(failed)?))
 }
@@ -154,7 +157,7 @@ fn unpacked(bytes: Vec<u8>) -> std::io::Result<Vec<u8>> {
 }
 
 /// The records of a file with their numbers: lines, blank ones left out, or the values of one array.
-fn records_of(bytes: &[u8]) -> Vec<(usize, Result<Json, String>)> {
+fn records_of(bytes: &[u8]) -> Vec<Record> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let array = bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
     if array

@@ -3,6 +3,6 @@
 mod code;
 mod engine;
 mod grading;
-mod ifeval;
+mod instructions;
 mod models;
 mod text;

@@ -1,7 +1,7 @@
 //! Tasks: original files are read as they are, and what is right is judged right.
 
 pub mod code;
-mod ifeval;
+pub mod ifeval;
 mod reading;
 
 use std::path::PathBuf;

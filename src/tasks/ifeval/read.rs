@@ -1,90 +1,147 @@
-//! Instructions as the data set words them: an official name and its arguments.
+//! Instructions out of records.
 
-use super::super::forms::field;
-use super::super::json::Json;
-use super::{Amount, Instruction, Rule};
+use super::super::Json;
+use super::language::is_known;
+use super::python::strip;
+use super::{Bound, Demand, Instruction, Pattern};
 
-/// The instructions of a record: `instruction_id_list`, and `kwargs` with as many entries.
-pub(in super::super) fn instructions(record: &Json) -> Result<Vec<Instruction>, String> {
+/// The instructions of a record: `instruction_id_list`, and as many `kwargs`. Or what is wrong with it.
+pub fn instructions(record: &Json) -> Result<Vec<Instruction>, String> {
     let list = |name: &str| {
-        record.get(name).and_then(Json::list).ok_or_else(|| format!("it has no list `{name}`"))
+        let values = record.get(name).and_then(Json::list);
+        values.ok_or_else(|| format!("it has no list `{name}`"))
     };
-    let (names, arguments) = (list("instruction_id_list")?, list("kwargs")?);
-    if names.is_empty() || names.len() != arguments.len() {
-        return Err(format!("it has {} instructions and {} kwargs", names.len(), arguments.len()));
+    let (ids, kwargs) = (list("instruction_id_list")?, list("kwargs")?);
+    if ids.is_empty() || ids.len() != kwargs.len() {
+        return Err(format!("it has {} instructions and {} `kwargs`", ids.len(), kwargs.len()));
     }
-    let read = |(name, arguments): (&Json, &Json)| {
-        let id = name.text().ok_or("an instruction has no name")?.to_owned();
-        let rule = rule(&id, arguments).map_err(|why| format!("{id}: {why}"))?;
-        Ok(Instruction { id, rule })
-    };
-    names.iter().zip(arguments).map(read).collect()
+    ids.iter().zip(kwargs).map(|(id, arguments)| instruction(id, arguments)).collect()
 }
 
-fn rule(id: &str, arguments: &Json) -> Result<Rule, String> {
-    let word = |name: &str| field(arguments, name);
-    let count = |name: &str| {
-        let whole = arguments.get(name).and_then(Json::whole);
-        let whole = whole.and_then(|whole| usize::try_from(whole).ok());
-        whole.ok_or_else(|| format!("its `{name}` is no count"))
-    };
-    let words = |name: &str| {
-        let list = arguments.get(name).and_then(Json::list);
-        let words: Option<Vec<String>> = list.map(|l| l.iter().filter_map(Json::word).collect());
-        words.ok_or_else(|| format!("it has no list `{name}`"))
-    };
-    let amount = |relation: &str, number: &str| {
-        let at_least = match word(relation)?.as_str() {
-            "at least" => true,
-            "less than" => false,
-            other => return Err(format!("its `{relation}` is `{other}`")),
-        };
-        Ok(Amount { at_least, count: count(number)? })
-    };
+fn instruction(id: &Json, arguments: &Json) -> Result<Instruction, String> {
+    let id = id.text().ok_or("an instruction's id is no text")?;
+    let demand = demand(id, &Arguments(arguments)).map_err(|why| format!("{id}: {why}"))?;
+    Ok(Instruction { id: id.to_owned(), demand })
+}
+
+fn demand(id: &str, given: &Arguments<'_>) -> Result<Demand, String> {
     Ok(match id {
-        "change_case:capital_word_frequency" => {
-            Rule::Capitals(amount("capital_relation", "capital_frequency")?)
+        "keywords:existence" => {
+            Demand::Keywords(given.patterns("keywords", |word| word.to_owned())?)
         }
-        "change_case:english_capital" => Rule::English { upper: true },
-        "change_case:english_lowercase" => Rule::English { upper: false },
-        "combination:repeat_prompt" => Rule::RepeatPrompt(word("prompt_to_repeat")?),
-        "combination:two_responses" => Rule::TwoResponses,
-        "detectable_content:number_placeholders" => Rule::Placeholders(count("num_placeholders")?),
-        "detectable_content:postscript" => Rule::Postscript(word("postscript_marker")?),
-        "detectable_format:constrained_response" => Rule::Constrained,
-        "detectable_format:json_format" => Rule::Json,
-        "detectable_format:multiple_sections" => {
-            Rule::Sections { splitter: word("section_spliter")?, count: count("num_sections")? }
-        }
-        "detectable_format:number_bullet_lists" => Rule::Bullets(count("num_bullets")?),
-        "detectable_format:number_highlighted_sections" => {
-            Rule::Highlights(count("num_highlights")?)
-        }
-        "detectable_format:title" => Rule::Title,
-        "keywords:existence" => Rule::Keywords(words("keywords")?),
-        "keywords:forbidden_words" => Rule::Forbidden(words("forbidden_words")?),
-        "keywords:frequency" => {
-            Rule::Keyword { pattern: word("keyword")?, amount: amount("relation", "frequency")? }
-        }
-        "keywords:letter_frequency" => {
-            let letter = word("letter")?.to_lowercase();
-            let letter = letter.chars().next().ok_or("its `letter` is empty")?;
-            Rule::Letter { letter, amount: amount("let_relation", "let_frequency")? }
-        }
-        "language:response_language" => Rule::Language(word("language")?),
-        "length_constraints:nth_paragraph_first_word" => Rule::FirstWord {
-            paragraphs: count("num_paragraphs")?,
-            nth: count("nth_paragraph")?,
-            word: word("first_word")?,
+        "keywords:frequency" => Demand::KeywordCount {
+            keyword: Pattern::ignoring_case(strip(given.text("keyword")?))?,
+            bound: given.bound("relation", "frequency")?,
         },
-        "length_constraints:number_paragraphs" => Rule::Paragraphs(count("num_paragraphs")?),
-        "length_constraints:number_sentences" => {
-            Rule::Sentences(amount("relation", "num_sentences")?)
+        "keywords:forbidden_words" => {
+            Demand::Forbidden(given.patterns("forbidden_words", |word| format!(r"\b{word}\b"))?)
         }
-        "length_constraints:number_words" => Rule::Words(amount("relation", "num_words")?),
-        "punctuation:no_comma" => Rule::NoComma,
-        "startend:end_checker" => Rule::End(word("end_phrase")?),
-        "startend:quotation" => Rule::Quotation,
-        _ => return Err("it is none of the 25 instructions that are known".to_owned()),
+        "keywords:letter_frequency" => Demand::LetterCount {
+            letter: given.letter()?,
+            bound: given.bound("let_relation", "let_frequency")?,
+        },
+        "language:response_language" => match given.text("language")? {
+            code if is_known(code) => Demand::Language(code.to_owned()),
+            code => return Err(format!("the language `{code}` is not known")),
+        },
+        "length_constraints:number_sentences" => {
+            Demand::Sentences(given.bound("relation", "num_sentences")?)
+        }
+        "length_constraints:number_paragraphs" => {
+            Demand::Paragraphs(given.count("num_paragraphs")?)
+        }
+        "length_constraints:number_words" => Demand::Words(given.bound("relation", "num_words")?),
+        "length_constraints:nth_paragraph_first_word" => {
+            let (paragraphs, nth) = (given.count("num_paragraphs")?, given.count("nth_paragraph")?);
+            if nth == 0 || nth > paragraphs {
+                return Err(format!("there is no paragraph {nth} of {paragraphs}"));
+            }
+            Demand::FirstWord { paragraphs, nth, word: given.text("first_word")?.to_lowercase() }
+        }
+        "detectable_content:number_placeholders" => {
+            Demand::Placeholders(given.count("num_placeholders")?)
+        }
+        "detectable_content:postscript" => {
+            Demand::Postscript(match strip(given.text("postscript_marker")?) {
+                "P.P.S" => Pattern::by_line(r"\s*p\.\s?p\.\s?s.*$")?,
+                "P.S." => Pattern::by_line(r"\s*p\.\s?s\..*$")?,
+                other => Pattern::by_line(&format!(r"\s*{}.*$", other.to_lowercase()))?,
+            })
+        }
+        "detectable_format:number_bullet_lists" => Demand::Bullets(given.count("num_bullets")?),
+        "detectable_format:constrained_response" => Demand::Constrained,
+        "detectable_format:number_highlighted_sections" => {
+            Demand::Highlights(given.count("num_highlights")?)
+        }
+        "detectable_format:multiple_sections" => {
+            let word = strip(given.text("section_spliter")?);
+            let opening = Pattern::plain(&format!(r"\s?{word}\s?\d+\s?"))?;
+            Demand::Sections { opening, count: given.count("num_sections")? }
+        }
+        "detectable_format:json_format" => Demand::Json,
+        "detectable_format:title" => Demand::Title,
+        "combination:two_responses" => Demand::TwoResponses,
+        "combination:repeat_prompt" => {
+            Demand::Repeat(strip(given.text("prompt_to_repeat")?).to_lowercase())
+        }
+        "startend:end_checker" => Demand::End(strip(given.text("end_phrase")?).to_lowercase()),
+        "startend:quotation" => Demand::Quoted,
+        "change_case:capital_word_frequency" => {
+            Demand::CapitalWords(given.bound("capital_relation", "capital_frequency")?)
+        }
+        "change_case:english_capital" => Demand::EnglishUpper,
+        "change_case:english_lowercase" => Demand::EnglishLower,
+        "punctuation:no_comma" => Demand::NoComma,
+        _ => return Err("no instruction of this kind is known".to_owned()),
     })
+}
+
+/// The arguments of one instruction.
+struct Arguments<'j>(&'j Json);
+
+impl<'j> Arguments<'j> {
+    fn value(&self, name: &str) -> Result<&'j Json, String> {
+        let value = self.0.get(name).filter(|value| **value != Json::Null);
+        value.ok_or_else(|| format!("it has no `{name}`"))
+    }
+
+    /// A text that says something.
+    fn text(&self, name: &str) -> Result<&'j str, String> {
+        let text = self.value(name)?.text().filter(|text| !strip(text).is_empty());
+        text.ok_or_else(|| format!("its `{name}` is no text"))
+    }
+
+    fn count(&self, name: &str) -> Result<usize, String> {
+        let count = self.value(name)?.whole().and_then(|count| usize::try_from(count).ok());
+        count.ok_or_else(|| format!("its `{name}` is no count"))
+    }
+
+    fn bound(&self, relation: &str, count: &str) -> Result<Bound, String> {
+        let limit = self.count(count)?;
+        match self.text(relation)? {
+            "less than" => Ok(Bound::Below(limit)),
+            "at least" => Ok(Bound::From(limit)),
+            other => Err(format!("its `{relation}` is `{other}`, not `less than` or `at least`")),
+        }
+    }
+
+    fn letter(&self) -> Result<char, String> {
+        let text = strip(self.text("letter")?).to_lowercase();
+        let mut signs = text.chars();
+        match (signs.next(), signs.next()) {
+            (Some(letter), None) => Ok(letter),
+            _ => Err("its `letter` is not one sign".to_owned()),
+        }
+    }
+
+    /// A list of regexes, each made of what is given.
+    fn patterns(&self, name: &str, made: impl Fn(&str) -> String) -> Result<Vec<Pattern>, String> {
+        let words = self.value(name)?.list().filter(|words| !words.is_empty());
+        let words = words.ok_or_else(|| format!("its `{name}` is no list"))?;
+        let pattern = |word: &Json| {
+            let word = word.text().ok_or_else(|| format!("its `{name}` holds more than texts"))?;
+            Pattern::ignoring_case(&made(word))
+        };
+        words.iter().map(pattern).collect()
+    }
 }
