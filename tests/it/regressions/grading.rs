@@ -129,3 +129,20 @@ fn g9_order_and_bases() {
         assert!(!equal("11_8", other), "{other}");
     }
 }
+
+/// G10, lm-eval 3438: the first `####` was taken while the model recited its examples. The last one counts.
+#[test]
+fn g10_the_last_hashes_count() {
+    let reply = "Q: 1+1?\n#### 2\n\nQ: 2+3?\nThat makes 5.\n#### 5";
+    assert_eq!(answer(reply), ("5".to_owned(), Rule::Hashes));
+}
+
+/// G11, open-r1 655: pass@1 was divided by another number than that of the samples drawn.
+#[test]
+fn g11_pass_at_1_is_divided_by_the_samples_drawn() {
+    for (samples, right) in [(10u32, 3u32), (3, 3), (7, 0), (1, 1)] {
+        let wanted = f64::from(right) / f64::from(samples);
+        let got = unsay::stats::pass_at_k(samples.into(), right.into(), 1).unwrap();
+        assert!((got - wanted).abs() < 1e-12, "{right} of {samples}: {got}");
+    }
+}
