@@ -1,11 +1,13 @@
 //! Whether two values are the same, kind by kind.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use num_rational::BigRational;
 use num_traits::One;
 
-use super::limits::Steps;
+use super::exact::exact;
+use super::limits::{EXACT_STEPS, Steps};
 use super::parse::negate;
 use super::read::ranges;
 use super::scalar::{self, compare_scaled, compare_stated, graded, sign};
@@ -92,6 +94,12 @@ pub(super) fn compare(one: &Value, other: &Value, steps: &Steps) -> Graded {
             let found = unordered(list, items, steps);
             let same = found.equality != Different;
             if same { graded(Undecided, Ground::Brackets) } else { found }
+        }
+        // `1 < 2` says nothing.
+        (Value::Above { expr, .. }, Value::Above { expr: other, .. })
+            if !says_something(expr, steps) || !says_something(other, steps) =>
+        {
+            graded(Undecided, Ground::Interval)
         }
         (Value::Above { expr, strict }, Value::Above { expr: other, strict: other_strict }) => {
             let found = compare_scaled(expr, other, true, steps);
@@ -193,8 +201,17 @@ fn settled<'v>(equation: &'v Equation, steps: &Steps) -> Option<&'v Value> {
     agree.then_some(first)
 }
 
+/// Whether a relation of an expression to zero depends on anything: `x = x` and `1 = 2` do not.
+fn says_something(expr: &Expr, steps: &Steps) -> bool {
+    let form = || steps.within(EXACT_STEPS, |steps| exact(expr, steps));
+    !expr.variables().is_empty() && form().map_or(true, |form| form.as_rational().is_none())
+}
+
 fn equations(one: &Equation, other: &Equation, steps: &Steps) -> Graded {
-    if let (Some(a), Some(b)) = (&one.difference, &other.difference) {
+    if let (Some(a), Some(b)) = (&one.difference, &other.difference)
+        && says_something(a, steps)
+        && says_something(b, steps)
+    {
         let found = compare_scaled(a, b, false, steps);
         let named = one.name.is_some() && one.name == other.name;
         if found.equality == Equal || !named {
@@ -280,6 +297,14 @@ fn unordered(one: &[Value], other: &[Value], steps: &Steps) -> Graded {
     if one.len() != other.len() {
         return graded(Different, Ground::Items);
     }
+    // Where one side names its values and the other does not, only the order tells which is which.
+    if names(one) != names(other) && names(one).max(names(other)) > 1 {
+        let pairs = one.iter().zip(other).map(|(a, b)| compare(a, b, steps));
+        return match all(pairs, Ground::Items) {
+            found if found.equality == Equal => found,
+            _ => graded(Undecided, Ground::Items),
+        };
+    }
     let mut free: Vec<usize> = (0..other.len()).collect();
     let mut rest = Vec::new();
     for (row, value) in one.iter().enumerate() {
@@ -296,6 +321,15 @@ fn unordered(one: &[Value], other: &[Value], steps: &Steps) -> Graded {
     let alone = rest.iter().any(|row| other.iter().all(|value| apart(&one[*row], value)))
         || free.iter().any(|at| one.iter().all(|value| apart(value, &other[*at])));
     graded(if alone { Different } else { Undecided }, Ground::Items)
+}
+
+/// How many names the values of a list have.
+fn names(values: &[Value]) -> usize {
+    let named = values.iter().filter_map(|value| match value {
+        Value::Equation(equation) => equation.name.as_ref(),
+        _ => None,
+    });
+    named.collect::<BTreeSet<_>>().len()
 }
 
 type Bracketed<'v> = (Bracket, Bracket, &'v [Value]);

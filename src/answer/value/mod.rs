@@ -13,7 +13,9 @@
 //!   neither 1/3 nor π. Digits that visibly repeat (`0.333…`, `0.\overline{3}`) are exact.
 //! - *Thousands*: `1,234`, `10\,000`, `8{,}880`, `11,\! 111`; between brackets a bare comma separates.
 //! - *Percent*: `50\%` is 50. 0.5 is not 50; whether `50\%` is 0.5 is undecided.
-//! - *Units*: dropped where one side has none. Two units convert (1 m, 100 cm) or are told apart; of unknown
+//! - *Units*: dropped where one side has none. Words behind a number are one where they name what is counted
+//!   (a plural, a known unit), not where they change it (`18 squared`) or deny it; `million` and its like
+//!   belong to the number. Two units convert (1 m, 100 cm) or are told apart; of unknown
 //!   words nothing is said. Money is a unit. Degrees are one, and 90° is not π/2; within a function they
 //!   are angles.
 //! - *Bases*: `11_8` is only the same digits in the same base.
@@ -22,16 +24,18 @@
 //! - *Brackets*: (1,2) and [1,2] differ, since they may be intervals. Three and more items in other brackets
 //!   are undecided.
 //! - *±*: two values, all upper signs and all lower ones; it is not one of them.
-//! - *Equations*: equal up to a constant factor. `x = 5` against 5 is 5; the name must not occur on the
+//! - *Names*: `x = 1, y = 2` against `1, 2` in that order; `2, 1` is undecided.
+//! - *Equations*: equal up to a constant factor; what holds always or never (`1 = 2`) is no equation. `x = 5` against 5 is 5; the name must not occur on the
 //!   right. A chain of equal constants is their value.
 //! - *Inequalities* in one variable are intervals; unions are sorted and joined where they touch.
 //! - *Times of day* and ratios are no numbers; ratios may be reduced, times not.
-//! - *Words*: case and punctuation aside. Other words are undecided, but for opposites.
+//! - *Words*: case and punctuation aside. Capital letters alone are a word: `HHT` is not `THH`. Other words are undecided, but for opposites.
 //! - *Options*: `(B)`, `B)`, `\text{B}` and `B` are one. Another letter is another option.
 //! - *Functions*: `log` without a base is to base 10. Odd roots of negative numbers are real.
 //! - *Variables*: expressions that no normal form decides are compared at up to 20 fixed points, real ones
 //!   unless `i` occurs; where one side has no value the point is left out, and fewer than four shared points
-//!   decide nothing.
+//!   decide nothing. Nor do points where one side alone is made of pieces (absolute values, roots, inverse
+//!   functions); where both are, points are looked at too that lie beyond all numbers that occur.
 //! - *Limits*: `limits.rs`; what is over one is undecided by a rule of its own.
 
 mod compare;
@@ -103,6 +107,8 @@ pub enum Ground {
     Undefined,
     /// Both sides have a value at too few points.
     FewPoints,
+    /// The same at all points, but one side is made of pieces, of which some may lie elsewhere.
+    Pieces,
     /// Too close to tell with the digits that are computed.
     Precision,
     TooLarge,
@@ -133,6 +139,7 @@ impl Ground {
             Self::Unread => "not read",
             Self::Undefined => "no value",
             Self::FewPoints => "too few points",
+            Self::Pieces => "defined in pieces",
             Self::Precision => "too close to tell",
             Self::TooLarge => "too large",
         }

@@ -134,10 +134,14 @@ impl Point for Nowhere {
 pub(super) struct Sample<'n> {
     pub number: usize,
     pub names: &'n [String],
+    /// Beyond all numbers that occur.
+    pub far: &'n BigRational,
 }
 
 /// Points that are looked at; and how many of them must be in the domain of both sides.
 pub(super) const POINTS: usize = 20;
+/// More of them, far out on both sides, for what is made of pieces.
+pub(super) const FAR_POINTS: usize = 8;
 pub(super) const ENOUGH: usize = 4;
 
 impl Point for Sample<'_> {
@@ -151,6 +155,11 @@ impl Point for Sample<'_> {
             5..8 => part + whole(3) + BigRational::one(),
             8..14 => whole(11) + BigRational::one(),
             14..16 => -part,
+            // Every pattern of signs of three variables.
+            POINTS.. => {
+                let size = (part + BigRational::one()) * self.far;
+                if self.number >> (at % 3) & 1 == 0 { size } else { -size }
+            }
             _ if mixed.is_multiple_of(2) => part + whole(40),
             _ => -part - whole(5),
         })

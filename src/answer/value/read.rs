@@ -2,7 +2,7 @@
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::One;
+use num_traits::{One, Signed};
 
 use super::limits::{MAX_ITEMS, Stop};
 use super::names::number_word;
@@ -27,6 +27,9 @@ pub(super) fn read(items: &[Item], depth: usize) -> Result<Value, Stop> {
     }
     if let Some(value) = choice(items, depth)? {
         return Ok(value);
+    }
+    if let Some(word) = capitals(items) {
+        return Ok(word);
     }
     let top = top_level(items)?;
     let at_top = |such: &dyn Fn(&Token) -> bool| top.iter().any(|at| such(&items[*at].token));
@@ -294,9 +297,23 @@ fn within(
             Ok(None)
         };
     }
+    if has_thousands(&parts) {
+        return Err(Stop::Unread);
+    }
     let items: Result<Vec<Value>, Stop> =
         parts.into_iter().map(|part| read(part, depth + 1)).collect();
     Ok(Some(Value::Tuple { open, close, items: items? }))
+}
+
+/// Whether items between brackets may be one number: `(1,000)` is a thousand as likely as it is a point.
+fn has_thousands(parts: &[&[Item]]) -> bool {
+    let group = |part: &&[Item]| match part {
+        [Item { token: Token::Number(n), spaced: false, .. }] => {
+            n.width == 3 && n.decimals.is_none() && n.significant < 3
+        }
+        _ => false,
+    };
+    parts.iter().skip(1).any(group)
 }
 
 /// `{1, 2}`, `{x | x > 3}`, `{}`.
@@ -308,6 +325,9 @@ fn set(inner: &[Item], depth: usize) -> Result<Value, Stop> {
         if matches!(first.token, Token::Symbol(_)) && matches!(bar.token, Token::Bar | Token::Colon));
     if builder {
         return read(&inner[2..], depth + 1);
+    }
+    if has_thousands(&split(inner, &top_level(inner)?, |token| *token == Token::Comma)) {
+        return Err(Stop::Unread);
     }
     match read(inner, depth + 1)? {
         list @ Value::List(_) => Ok(list),
@@ -371,6 +391,18 @@ fn choice(items: &[Item], depth: usize) -> Result<Option<Value>, Stop> {
     }
 }
 
+/// `HHT`, `XI`: capital letters alone are a word, in which order counts, and no product.
+fn capitals(items: &[Item]) -> Option<Value> {
+    let letter = |item: &Item| match &item.token {
+        Token::Symbol(name) | Token::Word(name) => {
+            name.chars().all(|c| c.is_ascii_uppercase()).then(|| name.to_lowercase())
+        }
+        _ => None,
+    };
+    let word: Option<String> = items.iter().map(letter).collect();
+    word.filter(|_| items.len() > 1).map(Value::Words)
+}
+
 /// One expression with its unit, or one of the values that are no expressions.
 fn single(items: &[Item]) -> Result<Value, Stop> {
     match items {
@@ -393,20 +425,26 @@ fn single(items: &[Item]) -> Result<Value, Stop> {
     }
     let (parsed, mut unit) = with_unit(items)?;
     if let Some(money) = parsed.money {
-        unit = Some(Unit::named(if money == "pound" { "sterling" } else { money }));
+        let money = if money == "pound" { "sterling" } else { money };
+        unit = Some(unit.map_or_else(|| Unit::named(money), |unit| unit.with_money(money)));
     }
     let (mut expr, degrees) = undegreed(parsed.expr);
     if degrees && unit.is_none() {
         unit = Some(Unit::named("degree"));
     }
     let mut literal = parsed.literal;
-    // A unit of nothing is none: 3 dozen are 36.
-    if let Some(count) = unit.take_if(|unit| unit.measures.is_empty())
-        && !count.factor.is_one()
+    // 3 dozen are 36, and so are 3 dozen eggs; a unit of nothing is none.
+    if let Some(unit) = &mut unit
+        && !unit.scale.is_one()
     {
-        expr = Expr::Product(vec![Expr::Number(count.factor), expr]);
+        if !expr.variables().is_empty() {
+            return Err(Stop::Unread);
+        }
+        let scale = std::mem::replace(&mut unit.scale, BigRational::one());
+        expr = Expr::Product(vec![Expr::Number(scale), expr]);
         literal = None;
     }
+    unit.take_if(|unit| unit.measures.is_empty());
     match expr {
         Expr::Infinity => return Ok(Value::Infinity(false)),
         Expr::Negative(inner) if *inner == Expr::Infinity => return Ok(Value::Infinity(true)),
@@ -439,13 +477,27 @@ fn with_unit(items: &[Item]) -> Result<(Parsed, Option<Unit>), Stop> {
     let parsed = parse(items)?;
     let unit = match &items[parsed.length..] {
         [] => None,
-        rest => Some(unit(rest).ok_or(Stop::Unread)?),
+        rest => Some(unit(rest, is_at_most_one(&parsed.expr)).ok_or(Stop::Unread)?),
     };
     // Unknown words behind variables are a text: `mrs hilt`.
     if unit.as_ref().is_some_and(|unit| !unit.known) && !parsed.expr.variables().is_empty() {
         return Err(Stop::Unread);
     }
     Ok((parsed, unit))
+}
+
+/// Whether something is counted in the singular: a number up to one, or a fraction of numbers.
+fn is_at_most_one(expr: &Expr) -> bool {
+    match expr {
+        Expr::Number(value) => value.abs() <= BigRational::one(),
+        Expr::Product(parts) => match &parts[..] {
+            [Expr::Number(above), Expr::Inverse(below)] => {
+                matches!(&**below, Expr::Number(below) if above.abs() <= below.abs())
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// An angle in degrees as its number.

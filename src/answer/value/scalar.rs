@@ -7,8 +7,10 @@ use num_traits::{One, Signed, Zero};
 
 use super::exact::exact;
 use super::limits::{EXACT_STEPS, Steps, Stop};
-use super::points::{Complex, ENOUGH, Evaluation, Nowhere, POINTS, Point, Sample, agree};
-use super::token::Literal;
+use super::points::{
+    Complex, ENOUGH, Evaluation, FAR_POINTS, Nowhere, POINTS, Point, Sample, agree,
+};
+use super::token::{Function, Literal};
 use super::tree::Expr;
 use super::{Equality, Graded, Ground};
 
@@ -58,7 +60,56 @@ fn by_forms(one: &Expr, other: &Expr, steps: &Steps) -> Result<Option<bool>, Sto
 
 /// Compares the values at points; at one where there are no variables.
 fn by_points(one: &Expr, other: &Expr, steps: &Steps) -> Graded {
-    at_points(&[one, other], steps, |values| agree(&values[0], &values[1]))
+    let found = at_points(&[one, other], steps, |values| agree(&values[0], &values[1]));
+    let same = found.rule == Ground::Points && found.equality == Equality::Equal;
+    if same && in_pieces(one, steps) != in_pieces(other, steps) {
+        return graded(Equality::Undecided, Ground::Pieces);
+    }
+    found
+}
+
+/// Whether an expression is another formula in one region of its variables than in the next: absolute values,
+/// whole parts, even roots, inverse functions.
+fn in_pieces(expr: &Expr, steps: &Steps) -> bool {
+    let varies = |inner: &Expr| !inner.variables().is_empty();
+    expr.any(&|part| match part {
+        Expr::Call(function, inner) => {
+            use Function::{Abs, Arccos, Arcsin, Arctan, Ceiling, Floor};
+            matches!(function, Abs | Floor | Ceiling | Arcsin | Arccos | Arctan) && varies(inner)
+        }
+        Expr::Root(index, inner) => index.is_even() && varies(inner),
+        Expr::Power(base, exponent) => varies(base) && is_even_part(exponent, steps),
+        _ => false,
+    })
+}
+
+/// Whether an exponent is a fraction with an even divisor, such as 1/2, 0.5 or -3/4.
+fn is_even_part(exponent: &Expr, steps: &Steps) -> bool {
+    let form = steps.within(EXACT_STEPS, |steps| exact(exponent, steps));
+    let value = form.ok().and_then(|form| form.as_rational());
+    value.is_some_and(|value| value.denom().is_even())
+}
+
+/// A number beyond all that occur in some expressions, and beyond what they come to as divisors.
+fn far(exprs: &[&Expr]) -> BigRational {
+    let three = BigRational::from_integer(BigInt::from(3));
+    exprs.iter().fold(three, |far, expr| beyond(expr, far))
+}
+
+fn beyond(expr: &Expr, far: BigRational) -> BigRational {
+    const MOST_BITS: u64 = 64;
+    let far = match expr {
+        Expr::Number(value)
+            if !value.is_zero()
+                && far.numer().bits() < MOST_BITS
+                && value.numer().bits().max(value.denom().bits()) < MOST_BITS =>
+        {
+            let size = value.abs();
+            far * if size < BigRational::one() { size.recip() } else { size }
+        }
+        _ => far,
+    };
+    expr.parts().into_iter().fold(far, |far, part| beyond(part, far))
 }
 
 /// Whether `holds` at the points where all expressions have a value, over the real numbers, or over the
@@ -88,8 +139,10 @@ fn at_points(
         };
     }
     let mut shared = 0;
-    for number in 0..POINTS {
-        let sample = Sample { number, names: &names };
+    let pieces = exprs.iter().any(|expr| in_pieces(expr, steps));
+    let far = if pieces { far(exprs) } else { BigRational::one() };
+    for number in 0..POINTS + if pieces { FAR_POINTS } else { 0 } {
+        let sample = Sample { number, names: &names, far: &far };
         match values(&sample, !imaginary) {
             Ok(values) => match holds(&values) {
                 Some(true) => shared += 1,

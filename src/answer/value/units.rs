@@ -14,12 +14,14 @@ use super::token::{Bracket, Item, Token};
 pub(super) struct Unit {
     pub measures: BTreeMap<String, i32>,
     pub factor: BigRational,
+    /// What the number is multiplied by that stands before it: `18 million dollars`. No part of the unit.
+    pub scale: BigRational,
     /// Every part is in the table, so that two such units are told apart.
     pub known: bool,
 }
 
 /// What is measured, the names, and the size as numerator and divisor.
-const TABLE: [(&str, &str, i64, i64); 41] = [
+const TABLE: [(&str, &str, i64, i64); 44] = [
     ("length", "mm millimeter millimetre", 1, 1_000),
     ("length", "cm centimeter centimetre", 1, 100),
     ("length", "dm decimeter", 1, 10),
@@ -60,7 +62,131 @@ const TABLE: [(&str, &str, i64, i64); 41] = [
     ("count", "thousand", 1_000, 1),
     ("count", "million", 1_000_000, 1),
     ("count", "billion", 1_000_000_000, 1),
+    ("count", "trillion", 1_000_000_000_000, 1),
+    ("count", "lakh", 100_000, 1),
+    ("count", "crore", 10_000_000, 1),
     ("speed", "knot", 1, 1),
+];
+
+/// Words behind a number that make it another value, or deny it: with one of them nothing is read.
+const CHANGERS: [&str; 84] = [
+    "is",
+    "was",
+    "are",
+    "were",
+    "has",
+    "does",
+    "not",
+    "no",
+    "never",
+    "isn't",
+    "wasn't",
+    "wrong",
+    "incorrect",
+    "false",
+    "or",
+    "but",
+    "than",
+    "if",
+    "unless",
+    "except",
+    "without",
+    "instead",
+    "too",
+    "less",
+    "fewer",
+    "minus",
+    "plus",
+    "times",
+    "divided",
+    "multiplied",
+    "squared",
+    "cubed",
+    "doubled",
+    "tripled",
+    "halved",
+    "negative",
+    "below",
+    "under",
+    "above",
+    "over",
+    "least",
+    "most",
+    "about",
+    "approximately",
+    "around",
+    "roughly",
+    "nearly",
+    "almost",
+    "half",
+    "halves",
+    "third",
+    "thirds",
+    "fourth",
+    "fourths",
+    "quarter",
+    "quarters",
+    "fifth",
+    "fifths",
+    "sixth",
+    "sixths",
+    "sevenths",
+    "eighths",
+    "ninths",
+    "tenth",
+    "tenths",
+    "hundredths",
+    "thousandths",
+    "millionths",
+    "billionths",
+    "ones",
+    "tens",
+    "zeros",
+    "score",
+    "gross",
+    "reciprocal",
+    "inverse",
+    "factorial",
+    "mod",
+    "modulo",
+    "base",
+    "hex",
+    "binary",
+    "power",
+    "root",
+];
+
+/// Plurals without an s, and words that may stand behind a count by themselves.
+const COUNTED: [&str; 29] = [
+    "people",
+    "children",
+    "men",
+    "women",
+    "mice",
+    "geese",
+    "teeth",
+    "sheep",
+    "fish",
+    "deer",
+    "dice",
+    "cattle",
+    "pence",
+    "oxen",
+    "left",
+    "remaining",
+    "more",
+    "total",
+    "altogether",
+    "each",
+    "old",
+    "tall",
+    "long",
+    "wide",
+    "deep",
+    "away",
+    "apart",
+    "extra",
+    "cc",
 ];
 
 impl Unit {
@@ -72,11 +198,21 @@ impl Unit {
     }
 
     fn none() -> Self {
-        Self { measures: BTreeMap::new(), factor: BigRational::one(), known: true }
+        let (factor, scale) = (BigRational::one(), BigRational::one());
+        Self { measures: BTreeMap::new(), factor, scale, known: true }
     }
 
     pub(super) fn is_percent(&self) -> bool {
         self.measures.contains_key("percent")
+    }
+
+    /// The same with money that its number has a sign of.
+    pub(super) fn with_money(mut self, name: &str) -> Self {
+        let money = Self::named(name);
+        if money.measures.keys().all(|measure| !self.measures.contains_key(measure)) {
+            self.multiply(name, 1);
+        }
+        self
     }
 
     fn multiply(&mut self, word: &str, power: i32) {
@@ -85,7 +221,7 @@ impl Unit {
         let (measure, factor) = match entry {
             // Pieces are counted: their unit is none.
             Some(("count", factor)) => {
-                self.factor *= factor.pow(power);
+                self.scale *= factor.pow(power);
                 return;
             }
             Some((measure, factor)) => (measure.to_owned(), factor),
@@ -116,8 +252,18 @@ fn singular(word: &str) -> &str {
     }
 }
 
-/// The unit that all these tokens are; none where they are no unit.
-pub(super) fn unit(items: &[Item]) -> Option<Unit> {
+/// Whether words that are in no table name what is counted: there is a plural among them or a known unit
+/// beside them, or the count is of at most one; and none of them changes the number.
+fn name_things(words: &[String], beside_known: bool, one: bool) -> bool {
+    let plural = |word: &str| word.len() > 3 && singular(word).len() < word.len();
+    let counted = |word: &String| plural(word) || COUNTED.contains(&word.as_str());
+    let changes = |word: &String| CHANGERS.contains(&word.as_str());
+    let few = words.len() <= 6;
+    few && !words.iter().any(changes) && (beside_known || one || words.iter().any(counted))
+}
+
+/// The unit that all these tokens are; none where they are no unit. `one`: it is of at most one.
+pub(super) fn unit(items: &[Item], one: bool) -> Option<Unit> {
     let mut unit = Unit::none();
     let (mut sign, mut next_power) = (1, 1);
     let mut last: Option<(String, i32)> = None;
@@ -144,7 +290,7 @@ pub(super) fn unit(items: &[Item]) -> Option<Unit> {
                     if entry(word).is_some() {
                         unit.multiply(word, power);
                     } else {
-                        unknown.push(singular(lower).to_owned());
+                        unknown.push(lower.to_owned());
                     }
                     last = Some((word.clone(), power));
                 }
@@ -175,9 +321,17 @@ pub(super) fn unit(items: &[Item]) -> Option<Unit> {
             _ => return None,
         }
     }
+    // `18 square` and `18 per` name nothing.
+    if next_power != 1 || matches!(items.last()?.token, Token::Divide) {
+        return None;
+    }
     if !unknown.is_empty() {
+        if !name_things(&unknown, !unit.measures.is_empty(), one) {
+            return None;
+        }
         unit.known = false;
-        unit.measures.insert(unknown.join(" "), 1);
+        let names: Vec<&str> = unknown.iter().map(|word| singular(word)).collect();
+        unit.measures.insert(names.join(" "), 1);
     }
     (!items.is_empty()).then_some(unit)
 }
