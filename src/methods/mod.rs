@@ -125,6 +125,9 @@ pub enum Failure {
     Sandbox { what: String },
     #[error("{what}")]
     Prompt { what: String },
+    /// The method makes a value or a program, and the problem wants another kind of answer.
+    #[error("the method makes a value or a program, and the reply itself is wanted")]
+    Unfit,
 }
 
 impl From<LlmError> for Failure {

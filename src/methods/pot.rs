@@ -30,8 +30,9 @@ impl Method for Pot {
     async fn solve(&self, problem: &Problem, context: &Context) -> Outcome {
         let mut solving = Solving::begin(self.name(), problem, context);
         let result = match problem.kind {
-            Kind::Math | Kind::Text => math(&mut solving).await,
+            Kind::Math => math(&mut solving).await,
             Kind::Code => one_reply(&mut solving, "direct", ["direct-math", "direct-code"]).await,
+            Kind::Text => Err(Failure::Unfit),
         };
         solving.end(result)
     }
@@ -53,13 +54,14 @@ pub(super) async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
     let problem = solving.problem;
     let question = problem.question.as_str();
     let system = match problem.kind {
-        Kind::Math | Kind::Text => "ralu-program-math-system",
+        Kind::Math => "ralu-program-math-system",
         Kind::Code => "ralu-program-code-system",
+        Kind::Text => return Err(Failure::Unfit),
     };
     let system = solving.context.prompts.render(system, ())?;
     let mut talk = solving.open("program", Some(system)).await?;
     match problem.kind {
-        Kind::Math | Kind::Text => {
+        Kind::Math => {
             talk.say_prompt("ralu-program-math-examples", ())?;
             talk.say_prompt("ralu-program-math-question", context! { question })?;
         }
@@ -67,6 +69,7 @@ pub(super) async fn open(solving: &Solving<'_>) -> Result<Talk, Failure> {
             let entry_point = problem.entry_point.as_deref();
             talk.say_prompt("ralu-program-code-question", context! { question, entry_point })?;
         }
+        Kind::Text => return Err(Failure::Unfit),
     }
     Ok(talk)
 }

@@ -63,8 +63,9 @@ impl SelfDebug {
         solving.close(talk);
         let program = program?;
         match solving.problem.kind {
-            Kind::Math | Kind::Text => pot::value_of(solving, &program).await,
+            Kind::Math => pot::value_of(solving, &program).await,
             Kind::Code => Ok(program),
+            Kind::Text => Err(Failure::Unfit),
         }
     }
 
@@ -79,8 +80,9 @@ impl SelfDebug {
             talk.say_prompt("self-debug-explain", ())?;
             talk.ask(&solving.ask(EXPLANATION_TOKENS), explained).await?;
             let kind = match solving.problem.kind {
-                Kind::Math | Kind::Text => "question",
+                Kind::Math => "question",
                 Kind::Code => "specification",
+                Kind::Text => return Err(Failure::Unfit),
             };
             talk.say_prompt("self-debug-judge", context! { kind, entry_point })?;
             let read = |reply: &Reply| judgement(reply, entry_point);

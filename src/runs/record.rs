@@ -127,6 +127,7 @@ fn kind(failure: &Failure) -> &'static str {
     match failure {
         Failure::Format { .. } => "format",
         Failure::ContextFull { .. } => "context_full",
+        Failure::Unfit => "unfit",
         Failure::Model { .. } => "model",
         Failure::Program { .. } => "program",
         Failure::Sandbox { .. } => "sandbox",

@@ -261,13 +261,14 @@ impl Job {
         let Some(program) = &judged.first_program else { return Ok(None) };
         let answer = match self.problem.kind {
             Kind::Code => Some(program.clone()),
-            Kind::Math | Kind::Text => {
+            Kind::Math => {
                 let run = self.context.sandbox.run(program, "ans").await;
                 match run.map_err(|what| RunError::Sandbox { what })?.outcome {
                     sandbox::Outcome::Finished { answer } => answer,
                     _ => None,
                 }
             }
+            Kind::Text => return Ok(None),
         };
         let verdict = match answer {
             Some(answer) => self.judged(&answer).await?.verdict,

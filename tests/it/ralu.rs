@@ -18,6 +18,7 @@ use unsay::program::units::{ReadOptions, read};
 use unsay::store::{Gguf, ModelFiles};
 
 mod baselines;
+mod whole_replies;
 
 use super::support::default_model;
 

@@ -27,7 +27,7 @@ pub async fn open(solving: &Solving<'_>, kind: UnitKind) -> Result<Talk, Failure
     let question = solving.problem.question.as_str();
     let in_words = kind == UnitKind::NlStep;
     let (system, against) = match solving.problem.kind {
-        Kind::Math | Kind::Text => {
+        Kind::Math => {
             let against = prompts.render("ralu-judge-math-question", context! { question })?;
             (
                 if in_words { "ralu-judge-steps-math-system" } else { "ralu-judge-math-system" },
@@ -42,6 +42,7 @@ pub async fn open(solving: &Solving<'_>, kind: UnitKind) -> Result<Talk, Failure
                 against,
             )
         }
+        Kind::Text => return Err(Failure::Unfit),
     };
     let mut talk = solving.open("judge", Some(prompts.render(system, ())?)).await?;
     talk.say(Role::User, &against);

@@ -18,8 +18,9 @@ pub async fn write(solving: &mut Solving<'_>, kind: UnitKind) -> Result<Vec<Stri
     solving.stage("program");
     let prompts = solving.context.prompts.clone();
     let system = match solving.problem.kind {
-        Kind::Math | Kind::Text => prompts.render("ralu-program-math-system", ())?,
+        Kind::Math => prompts.render("ralu-program-math-system", ())?,
         Kind::Code => prompts.render("ralu-program-code-system", ())?,
+        Kind::Text => return Err(Failure::Unfit),
     };
     let mut talk = solving.open("program", Some(system)).await?;
     let written = ask(solving, &mut talk, kind).await;
@@ -42,7 +43,7 @@ async fn ask(solving: &Solving<'_>, talk: &mut Talk, kind: UnitKind) -> Result<W
     let question = problem.question.as_str();
     let entry_point = problem.entry_point.as_deref();
     match problem.kind {
-        Kind::Math | Kind::Text => {
+        Kind::Math => {
             talk.say_prompt("ralu-program-math-examples", ())?;
             talk.say_prompt("ralu-program-math-question", context! { question })?;
         }
@@ -50,6 +51,7 @@ async fn ask(solving: &Solving<'_>, talk: &mut Talk, kind: UnitKind) -> Result<W
             let asked = context! { question, entry_point };
             talk.say_prompt("ralu-program-code-question", asked)?;
         }
+        Kind::Text => return Err(Failure::Unfit),
     }
     // What does not parse is asked for again; if nothing better comes, it is judged as it stands.
     let unparsed: Mutex<Option<Written>> = Mutex::new(None);

@@ -17,8 +17,9 @@ pub async fn write(solving: &mut Solving<'_>) -> Result<Vec<String>, Failure> {
     let entry_point = problem.entry_point.as_deref();
     let prompts = solving.context.prompts.clone();
     let asked = match problem.kind {
-        Kind::Math | Kind::Text => prompts.render("ralu-steps-math", context! { question })?,
+        Kind::Math => prompts.render("ralu-steps-math", context! { question })?,
         Kind::Code => prompts.render("ralu-steps-code", context! { question, entry_point })?,
+        Kind::Text => return Err(Failure::Unfit),
     };
     let mut talk = solving.open("steps", None).await?;
     talk.say(Role::User, &asked);
