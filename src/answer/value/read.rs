@@ -181,7 +181,7 @@ fn in_units(values: &[Value]) -> Option<Value> {
     let quantities: Option<Vec<&Quantity>> = values
         .iter()
         .map(|value| match value {
-            Value::Quantity(quantity) if quantity.unit.is_some() => Some(quantity),
+            Value::Quantity(quantity) if quantity.unit.is_some() => Some(quantity.as_ref()),
             _ => None,
         })
         .collect();
@@ -198,7 +198,7 @@ fn in_units(values: &[Value]) -> Option<Value> {
         terms.push(Expr::Product(vec![part, quantity.expr.clone()]));
     }
     let (expr, unit) = (Expr::Sum(terms), Some(first.clone()));
-    Some(Value::Quantity(Quantity { expr, unit, literal: None }))
+    Some(Quantity { expr, unit, literal: None }.into())
 }
 
 fn union(parts: &[&[Item]], depth: usize) -> Result<Value, Stop> {
@@ -454,11 +454,11 @@ fn single(items: &[Item]) -> Result<Value, Stop> {
     if expr.any(&|e| matches!(e, Expr::Signed(..))) {
         let side = |lower| {
             let expr = expr.with_sign(lower);
-            Value::Quantity(Quantity { expr, unit: unit.clone(), literal: None })
+            Value::from(Quantity { expr, unit: unit.clone(), literal: None })
         };
         return Ok(Value::List(vec![side(false), side(true)]));
     }
-    Ok(Value::Quantity(Quantity { expr, unit, literal }))
+    Ok(Quantity { expr, unit, literal }.into())
 }
 
 /// An expression and the unit behind it. `60 m` is a number and a unit; `60m` may be a product.

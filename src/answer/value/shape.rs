@@ -8,7 +8,7 @@ use super::units::Unit;
 
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    Quantity(Quantity),
+    Quantity(Box<Quantity>),
     /// Infinity; true where it is the negative one.
     Infinity(bool),
     /// `11_8`
@@ -75,15 +75,21 @@ pub(super) struct Equation {
 
 impl Value {
     pub(super) fn expr(expr: Expr) -> Self {
-        Self::Quantity(Quantity { expr, unit: None, literal: None })
+        Quantity { expr, unit: None, literal: None }.into()
     }
 
     /// The expression, where it is one without a unit.
     pub(super) fn as_expr(&self) -> Option<&Expr> {
         match self {
-            Self::Quantity(Quantity { expr, unit: None, .. }) => Some(expr),
+            Self::Quantity(quantity) if quantity.unit.is_none() => Some(&quantity.expr),
             _ => None,
         }
+    }
+}
+
+impl From<Quantity> for Value {
+    fn from(quantity: Quantity) -> Self {
+        Self::Quantity(Box::new(quantity))
     }
 }
 
