@@ -129,7 +129,17 @@ fn continues(line: &str) -> bool {
         // `xs.append(1)`, `f[0](x)`: a call whose function is no bare name.
         || (rest.starts_with(['.', '[']) && !rest.starts_with(". ") && line.ends_with(')'))
         || (KEYWORDS.contains(&word.as_str()) && (rest.is_empty() || line.ends_with(':')))
+        || (KEYWORDS.contains(&word.as_str()) && is_one_line(rest))
         || ["return", "raise", "assert", "global", "del"].contains(&word.as_str())
+}
+
+/// `… in range(3): f.append(1)`: what follows a keyword is a condition and a statement on the same line.
+fn is_one_line(rest: &str) -> bool {
+    let statement = |(at, _): (usize, &str)| {
+        let after = rest[at + 1..].trim();
+        !after.is_empty() && continues(after)
+    };
+    rest.match_indices(':').any(statement)
 }
 
 /// `name = …`, `a, b = …`, `xs[0] += …`: an assignment to something that can be assigned to.
@@ -192,6 +202,12 @@ mod tests {
             (
                 "xs = [1]\nxs.append(2)\nxs[0](3)\nprint(xs)\nIt works. See f(x)",
                 "xs = [1]\nxs.append(2)\nxs[0](3)\nprint(xs)",
+                CodeRule::Bare,
+                false,
+            ),
+            (
+                "f = []\nfor i in range(3): f.append(1)\nwhile len(f) < 4: f += [2]\nFor example: we add.",
+                "f = []\nfor i in range(3): f.append(1)\nwhile len(f) < 4: f += [2]",
                 CodeRule::Bare,
                 false,
             ),

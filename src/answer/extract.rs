@@ -171,9 +171,14 @@ fn phrase(text: &str) -> Option<String> {
     is_value(value).then(|| value.to_owned())
 }
 
-/// The option that the last line is.
+/// The option that the last line is, with its words or without; none where other options stand above it,
+/// since then the options were only said again.
 fn letter(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    if worded_option(line) {
+        let options = text.lines().filter(|line| worded_option(line.trim())).count();
+        return (options == 1).then(|| line.trim_matches(['*', '_', '`']).to_owned());
+    }
     let bare = line.trim_matches(['*', '_', '`', '.', ' ']);
     let bare = ["option ", "choice "]
         .into_iter()
@@ -184,6 +189,14 @@ fn letter(text: &str) -> Option<String> {
     let mut signs = name.chars();
     let one = signs.next().filter(|c| ('A'..='H').contains(c));
     (one.is_some() && signs.next().is_none()).then(|| bare.to_owned())
+}
+
+/// `B) 12`, `(B) 12`: a letter in its bracket, and words behind it.
+fn worded_option(line: &str) -> bool {
+    let line = line.trim_start_matches(['*', '_', '`', '-', ' ', '(']);
+    let mut signs = line.chars();
+    let letter = signs.next().is_some_and(|c| ('A'..='H').contains(&c));
+    letter && signs.next() == Some(')') && signs.as_str().starts_with(' ')
 }
 
 /// The formula between dollars that the last number is a part of, from its last equals sign on: of
@@ -205,9 +218,10 @@ fn last_formula(text: &str) -> Option<String> {
 /// Whether a text can be a value, and not the rest of a sentence: it has a digit or a sign of
 /// mathematics, or it is one word (an option, a name, yes or no).
 fn is_value(text: &str) -> bool {
-    let one_word = text.split_whitespace().count() == 1
-        && !["the", "a", "an", "and", "that", "to", "in", "not", "as"]
-            .contains(&text.to_ascii_lowercase().as_str());
+    const NO_ANSWERS: [&str; 9] = ["the", "a", "an", "and", "that", "to", "in", "not", "as"];
+    // `A` is an option, `a` an article.
+    let no_answer = text != "A" && NO_ANSWERS.contains(&text.to_ascii_lowercase().as_str());
+    let one_word = text.split_whitespace().count() == 1 && !no_answer;
     let print = text.contains('{') && !text.contains('\\');
     let long = |word: &&str| word.chars().filter(|c| c.is_alphabetic()).count() > 2;
     let sentence = !text.contains('\\') && text.split_whitespace().filter(long).count() > 5;
@@ -323,6 +337,10 @@ mod tests {
             ("**73**", "73", Rule::LastNumber),
             ("\\boxed{12} so \\boxed{12}", "12", Rule::Boxed),
             ("#### 3\nNow mine:\n#### 18", "18", Rule::Hashes),
+            ("So the answer is A.", "A", Rule::Phrase),
+            ("Answer: **A**", "A", Rule::Phrase),
+            ("We add.\nA) 5 apples", "A) 5 apples", Rule::Letter),
+            ("A) 5 apples\nB) 6 apples", "6", Rule::LastNumber),
             ("12 apples and -3 pears", "-3", Rule::LastNumber),
             ("he has 10-3 left", "3", Rule::LastNumber),
             ("a total of 1,250.75 euro", "1,250.75", Rule::LastNumber),

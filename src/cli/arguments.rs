@@ -279,7 +279,7 @@ pub struct EvalArgs {
     #[command(flatten)]
     pub thinking: ThinkingArgs,
     /// How many seeds
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub seeds: u64,
     #[arg(long, default_value_t = 0)]
     pub first_seed: u64,

@@ -38,7 +38,11 @@ pub fn grade(args: &GradeArgs) -> Result<ExitCode, Failure> {
     }
     if items.is_empty() {
         return Err(Failure::usage(format!("{} has nothing to grade", args.file.display()))
-            .hint("a line has the fields of the task (or just its id) and `response`"));
+            .hint(format!(
+                "a line has the fields of the task and `response`, or its id and `response` where the \
+                 task's file is named by --data or lies in ${}",
+                tasks::DATA_FOLDER
+            )));
     }
     let sandbox = match items.iter().any(|(_, item, _)| item.kind() == Kind::Code) {
         true => Some(Arc::new(setup::sandbox(&args.sandbox)?)),
@@ -75,23 +79,39 @@ fn stored(
     let id = ["id", "task_id", "unique_id", "key", "ID"]
         .iter()
         .find_map(|name| record.get(name).and_then(Json::word));
-    let by_id = || known.get(&id?).cloned();
-    match own {
-        Ok(item) => Ok((item, reply)),
-        Err(why) => by_id().map(|item| (item, reply)).ok_or(why),
+    match (own, id) {
+        (Ok(item), _) => Ok((item, reply)),
+        (Err(why), None) => Err(why),
+        (Err(why), Some(_)) if known.is_empty() => {
+            Err(format!("{why}, and the data of {} are not here to find its id in", task.name))
+        }
+        (Err(why), Some(id)) => match known.get(&id) {
+            Some(item) => Ok((item.clone(), reply)),
+            None => Err(format!("{why}, and {} has no item `{id}`", task.name)),
+        },
     }
 }
+
+/// Words of a reply that is nothing but an answer.
+const WORDS: usize = 12;
 
 /// What is judged of a reply to an item, and the rule by which it was found.
 fn answer_of(item: &Item, reply: &str) -> Option<(String, Value)> {
     match item.kind() {
         Kind::Math => {
-            let found = extract(reply, &LADDER)?;
-            // Words are no option and no number: what a person would read as the answer is all of it.
-            let words = matches!(item.gold, Gold::Words(_)) && found.rule == Rule::LastNumber;
-            match words {
-                true => Some((without_thoughts(reply).trim().to_owned(), json!("whole"))),
-                false => Some((found.text, json!(found.rule))),
+            // Words are no number, and an option may be named by its words: a reply that has nothing else
+            // is the answer itself.
+            let worded = matches!(item.gold, Gold::Words(_) | Gold::Choice { .. });
+            let whole = || {
+                let text = without_thoughts(reply).trim();
+                let short = (1..=WORDS).contains(&text.split_whitespace().count());
+                (worded && short).then(|| (text.to_owned(), json!("whole")))
+            };
+            match extract(reply, &LADDER) {
+                Some(found) if found.rule != Rule::LastNumber => {
+                    Some((found.text, json!(found.rule)))
+                }
+                found => whole().or_else(|| found.map(|f| (f.text, json!(f.rule)))),
             }
         }
         Kind::Text => Some((without_thoughts(reply).to_owned(), json!("whole"))),
@@ -196,6 +216,10 @@ fn pairs(args: &GradeArgs) -> Result<ExitCode, Failure> {
         let rule = graded.rule.name();
         say!("{}", json!({"line": line, "verdict": verdict, "rule": rule}));
     }
+    if counts.all() == 0 {
+        return Err(Failure::usage(format!("{} has nothing to grade", args.file.display()))
+            .hint("a line has `gold` and `answer`"));
+    }
     counts.tell();
     Ok(ExitCode::SUCCESS)
 }
@@ -217,15 +241,20 @@ impl Counts {
         } += 1;
     }
 
+    fn all(&self) -> usize {
+        self.right + self.wrong + self.undecided
+    }
+
     fn tell(&self) {
-        let all = self.right + self.wrong + self.undecided;
         note!(
-            "right {} of {all}, wrong {}, undecided {}{}",
+            "right {} of {}, wrong {}, undecided {}{}",
             self.right,
+            self.all(),
             self.wrong,
             self.undecided,
             match self.damaged {
                 0 => String::new(),
+                1 => "; 1 line could not be read".to_owned(),
                 count => format!("; {count} lines could not be read"),
             }
         );

@@ -107,6 +107,19 @@ pub fn list_methods() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses settings with which no reply can be drawn.
+pub fn check_drawing(temperature: Option<f32>, max_tokens: Option<usize>) -> Result<(), Failure> {
+    if let Some(t) = temperature
+        && !(t.is_finite() && t >= 0.0)
+    {
+        return Err(Failure::usage(format!("--temperature is {t}; it must be 0 or more")));
+    }
+    if max_tokens == Some(0) {
+        return Err(Failure::usage("--max-tokens is 0; it must be at least 1"));
+    }
+    Ok(())
+}
+
 fn method(args: &SolveArgs) -> Result<Box<dyn Method>, Failure> {
     let mut options = Vec::new();
     for pair in &args.options {
@@ -116,14 +129,7 @@ fn method(args: &SolveArgs) -> Result<Box<dyn Method>, Failure> {
         })?;
         options.push((name.to_owned(), value.to_owned()));
     }
-    if let Some(t) = args.temperature
-        && !(t.is_finite() && t >= 0.0)
-    {
-        return Err(Failure::usage(format!("--temperature is {t}; it must be 0 or more")));
-    }
-    if args.max_tokens == Some(0) {
-        return Err(Failure::usage("--max-tokens is 0; it must be at least 1"));
-    }
+    check_drawing(args.temperature, args.max_tokens)?;
     methods::by_name(&args.method, &options).map_err(|e| Failure::usage(chain(&e)))
 }
 

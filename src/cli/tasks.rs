@@ -17,6 +17,9 @@ pub fn tasks(args: &TasksArgs) -> Result<ExitCode, Failure> {
         return self::show(show, args.data.as_deref());
     }
     let folder = args.data.clone().or_else(tasks::data_folder);
+    if let Some(path) = folder.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(TaskError::NoPath { path: path.clone() }.into());
+    }
     let found: Vec<_> =
         tasks::list().iter().map(|task| (task, read(task, folder.as_deref()))).collect();
     if args.json {
@@ -27,7 +30,7 @@ pub fn tasks(args: &TasksArgs) -> Result<ExitCode, Failure> {
     for (task, loaded) in &found {
         let count = match loaded {
             Ok(loaded) => counted(task, loaded),
-            Err(TaskError::NotFound { .. }) => "-".to_owned(),
+            Err(TaskError::NotFound { .. } | TaskError::Unnamed { .. }) => "-".to_owned(),
             Err(_) => "damaged".to_owned(),
         };
         say!("{:<18} {count:>14}  {}", task.name, task.summary);
@@ -35,7 +38,7 @@ pub fn tasks(args: &TasksArgs) -> Result<ExitCode, Failure> {
     for (_, loaded) in &found {
         match loaded {
             Ok(loaded) => tell_damaged(loaded),
-            Err(TaskError::NotFound { .. }) => {}
+            Err(TaskError::NotFound { .. } | TaskError::Unnamed { .. }) => {}
             Err(error) => note!("{}", chain(error)),
         }
     }
@@ -125,6 +128,7 @@ impl From<TaskError> for Failure {
         let message = chain(&error);
         match error {
             TaskError::NotFound { .. } => Failure::missing(message),
+            TaskError::Unnamed { .. } => Failure::usage(message).hint("name it with --data"),
             _ => Failure::usage(message),
         }
     }

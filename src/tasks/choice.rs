@@ -9,11 +9,12 @@ use crate::answer::{Equality, compare};
 pub fn chosen(answer: &str, options: &[Choice]) -> Option<(char, &'static str)> {
     let answer = answer.trim().trim_matches(['*', '`', '"', '\'', '$']).trim();
     if let Some((letter, rest)) = letter(answer, options) {
-        // `B) 12` must be the option that it says it is.
+        // `B) 12` must be the option that it says it is; other words behind a letter may take it back
+        // (`B) is wrong`, `B) or C)`), but for a reason.
         let own = options.iter().find(|choice| choice.letter == letter);
-        let agrees = rest.is_empty() || own.is_some_and(|choice| same_words(rest, &choice.text));
-        let elsewhere = options.iter().any(|c| c.letter != letter && same_words(rest, &c.text));
-        return (agrees || !elsewhere).then_some((letter, "letter"));
+        let same = |text: &str| same_words(rest, text) || compare(rest, text) == Equality::Equal;
+        let agrees = rest.is_empty() || own.is_some_and(|choice| same(&choice.text));
+        return (agrees || is_reason(rest)).then_some((letter, "letter"));
     }
     let only = |same: &dyn Fn(&Choice) -> bool| {
         let mut found = options.iter().filter(|choice| same(choice));
@@ -26,6 +27,14 @@ pub fn chosen(answer: &str, options: &[Choice]) -> Option<(char, &'static str)> 
         Some((only(&same)?, "value of the option"))
     };
     by_words().or_else(by_value)
+}
+
+/// `because …`, `since …`, and no other option in it.
+fn is_reason(rest: &str) -> bool {
+    let first = rest.split_whitespace().next().unwrap_or_default().to_lowercase();
+    let bracket = |pair: &[char]| pair[0].is_ascii_uppercase() && pair[1] == ')';
+    let signs: Vec<char> = rest.chars().collect();
+    ["because", "since", "as"].contains(&first.as_str()) && !signs.windows(2).any(bracket)
 }
 
 fn same_words(one: &str, other: &str) -> bool {
@@ -91,6 +100,13 @@ mod tests {
             ("none of these.", Some('E')),
             ("66", None),
             ("B) $70", None),
+            ("B) 65.00", Some('B')),
+            ("A) or B)", None),
+            ("(A) and (B)", None),
+            ("A) is wrong", None),
+            ("A: No", None),
+            ("A) $61 B) $65", None),
+            ("A because B) is too much", None),
             ("F", None),
             ("Because", None),
             ("", None),

@@ -28,10 +28,10 @@ impl Json {
         Ok(value)
     }
 
-    /// A field of an object; none of anything else.
+    /// A field of an object, the last where it stands twice, as Python has it; none of anything else.
     pub fn get(&self, name: &str) -> Option<&Json> {
         match self {
-            Self::Object(fields) => fields.iter().find(|(key, _)| key == name).map(|(_, v)| v),
+            Self::Object(fields) => fields.iter().rfind(|(key, _)| key == name).map(|(_, v)| v),
             _ => None,
         }
     }

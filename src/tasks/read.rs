@@ -40,6 +40,10 @@ pub enum TaskError {
          all data sets"
     )]
     NotFound { task: &'static str, looked: String },
+    #[error("{path} is neither a file nor a folder")]
+    NoPath { path: PathBuf },
+    #[error("{task} is always a file of your own, which must be named")]
+    Unnamed { task: &'static str },
     #[error("cannot read {path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
     #[error("{path} is no file of {task}: {why}; expected {expected}")]
@@ -65,12 +69,15 @@ pub fn load(name: &str, path: Option<&Path>) -> Result<Loaded, TaskError> {
 /// The file of a task: `place` itself, or in that folder where its authors or the table put it.
 pub fn find(task: &'static Task, place: Option<&Path>) -> Result<PathBuf, TaskError> {
     let missing = |looked: String| TaskError::NotFound { task: task.name, looked };
-    let place = place.ok_or_else(|| missing(format!("no path is given, nor {DATA_FOLDER}")))?;
-    if place.is_file() {
-        return Ok(place.to_owned());
+    if let Some(file) = place.filter(|place| place.is_file()) {
+        return Ok(file.to_owned());
     }
+    if task.files.is_empty() {
+        return Err(TaskError::Unnamed { task: task.name });
+    }
+    let place = place.ok_or_else(|| missing(format!("no path is given, nor {DATA_FOLDER}")))?;
     if !place.is_dir() {
-        return Err(missing(format!("there is no {}", place.display())));
+        return Err(TaskError::NoPath { path: place.to_owned() });
     }
     for file in task.files {
         let bare = file.rsplit('/').next().unwrap_or(file);
@@ -82,10 +89,7 @@ pub fn find(task: &'static Task, place: Option<&Path>) -> Result<PathBuf, TaskEr
             }
         }
     }
-    Err(missing(match task.files.first() {
-        Some(file) => format!("{} holds no {file}", place.display()),
-        None => "it is always a file that you name".to_owned(),
-    }))
+    Err(missing(format!("{} holds no {}", place.display(), task.files.join(" or "))))
 }
 
 /// Reads a file of a task.

@@ -157,3 +157,72 @@ fn a_run_names_how_its_weights_were_made() {
     let (_, _, err) = ended(unsay(folder.path(), &quantised), 2);
     assert!(err.contains("quantised"), "{err}");
 }
+
+fn options(lines: &[&str]) -> String {
+    let line = |reply: &&str| {
+        let asked =
+            "\"question\": \"Which?\", \"options\": [\"A)5(√3 + 1)\", \"B)6\"], \"correct\": \"A\"";
+        format!("{{{asked}, \"response\": {}}}\n", serde_json::json!(reply))
+    };
+    lines.iter().map(line).collect()
+}
+
+/// The first letter of the alphabet is an option like the others, and an option that is taken back is none.
+#[test]
+fn options_are_named_in_many_ways() {
+    let replies = [
+        ("The answer is A.", "right"),
+        ("Answer: A", "right"),
+        ("A) 5(√3 + 1)", "right"),
+        ("5(√3 + 1)", "right"),
+        ("The answer is B.", "wrong"),
+        ("<Answer>A) or B)</Answer>", "undecided"),
+        ("<Answer>A) is wrong</Answer>", "undecided"),
+        ("I cannot tell.", "undecided"),
+    ];
+    let folder = folder(&[("r.jsonl", &options(&replies.map(|(reply, _)| reply)))]);
+    let (lines, ..) = ended(unsay(folder.path(), &["grade", "aqua", "r.jsonl"]), 0);
+    for ((reply, verdict), line) in replies.iter().zip(&lines) {
+        assert_eq!(line["verdict"], *verdict, "{reply}: {line}");
+    }
+    assert_eq!(lines.len(), replies.len());
+}
+
+#[test]
+fn settings_that_draw_nothing_and_unknown_traces_are_refused() {
+    let folder = folder(&[
+        ("mine.jsonl", "{\"question\": \"2+2?\", \"answer\": \"4\"}\n"),
+        ("ids.jsonl", "{\"id\": \"gsm8k-1\", \"response\": \"4\"}\n"),
+        ("no.jsonl", "{}\n"),
+    ]);
+    let eval =
+        ["eval", "--task", "jsonl", "--data", "mine.jsonl", "--methods", "direct", "--out", "run"];
+    let with = |more: &[&'static str]| [&eval[..], more].concat();
+    for (words, code, told) in [
+        (with(&["--temperature", "nan"]), 2, "--temperature is NaN"),
+        (with(&["--max-tokens", "0"]), 2, "--max-tokens is 0"),
+        (with(&["--seeds", "0"]), 2, "seeds"),
+        (with(&["--first-seed", "18446744073709551615", "--seeds", "2"]), 2, "not 2 seeds"),
+        (vec!["eval", "--task", "jsonl", "--out", "run"], 2, "must be named"),
+        (
+            vec!["eval", "--task", "gsm8k", "--data", "nowhere", "--out", "run"],
+            2,
+            "nowhere is neither",
+        ),
+        (vec!["tasks", "--data", "nowhere"], 2, "nowhere is neither"),
+        (vec!["grade", "gsm8k", "ids.jsonl"], 2, "UNSAY_DATA"),
+        (vec!["grade", "math", "--pairs", "no.jsonl"], 2, "has nothing to grade"),
+    ] {
+        let (_, _, err) = ended(unsay(folder.path(), &words), code);
+        assert!(err.contains(told), "{words:?}: {err}");
+    }
+    assert!(!folder.path().join("run").exists());
+    ended(unsay(folder.path(), &with(&["--max-tokens", "4"])), 0);
+    for (words, told) in [
+        (["trace", "run", "jsonl-1", "--seed", "9"], "no seed 9"),
+        (["trace", "run", "jsonl-1", "--method", "zz"], "no method `zz`"),
+    ] {
+        let (_, _, err) = ended(unsay(folder.path(), &words), 2);
+        assert!(err.contains(told), "{words:?}: {err}");
+    }
+}

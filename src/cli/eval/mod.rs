@@ -13,6 +13,7 @@ use super::arguments::{
 use super::failure::{Failure, chain};
 use super::live::Live;
 use super::output::{note, say};
+use super::solve::check_drawing;
 use super::{host, output, prompts, setup, wait};
 use crate::llm::{Event, Prompts, SilentSink, Sink};
 use crate::methods::{self, Context, Method};
@@ -26,6 +27,11 @@ use task::Items;
 
 /// `unsay eval`
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    check_drawing(args.temperature, args.max_tokens)?;
+    let last = args.seeds.checked_sub(1).and_then(|n| args.first_seed.checked_add(n));
+    let last = last.ok_or_else(|| {
+        Failure::usage(format!("there are not {} seeds from {} on", args.seeds, args.first_seed))
+    })?;
     let items = Items::select(args)?;
     let methods = args
         .methods
@@ -57,7 +63,7 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
         context: args.model.context,
         prompts_digest: digest_of(&templates)?,
         prompts: args.prompts.clone(),
-        seeds: (0..args.seeds).map(|n| args.first_seed + n).collect(),
+        seeds: (args.first_seed..=last).collect(),
         temperature: args.temperature,
         max_tokens: args.max_tokens,
     };
@@ -99,16 +105,14 @@ pub fn resume(args: &ResumeArgs) -> Result<ExitCode, Failure> {
     };
     let digest = host::digest(&model)?;
     if digest != plan.model_digest {
-        return Err(Failure::usage(format!(
-            "the files of {} have changed since the run was begun (SHA-256 {digest}, then {})",
-            plan.model, plan.model_digest
-        ))
-        .hint("begin another run in another folder"));
+        let beside = if plan.adapter.is_some() { " or of its adapter" } else { "" };
+        let what = format!("the files of {}{beside}", plan.model);
+        return Err(task::changed(&what, &plan.model_digest, &digest));
     }
     let templates = prompts::open(plan.prompts.as_deref())?;
-    if digest_of(&templates)? != plan.prompts_digest {
-        return Err(Failure::usage("the prompt templates have changed since the run was begun")
-            .hint("begin another run in another folder"));
+    let prompts_digest = digest_of(&templates)?;
+    if prompts_digest != plan.prompts_digest {
+        return Err(task::changed("the prompt templates", &plan.prompts_digest, &prompts_digest));
     }
     let items = Items::of_plan(&plan)?;
     let built = build(&plan)?;
@@ -151,6 +155,15 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode, Failure> {
             plan.items.len(),
             plan.items[0]
         )));
+    }
+    let known = plan.methods.iter().map(MethodPlan::label).collect::<Vec<_>>();
+    if let Some(method) = args.method.as_ref().filter(|method| !known.contains(method)) {
+        let hint = format!("its methods are {}", known.join(", "));
+        return Err(Failure::usage(format!("the run has no method `{method}`")).hint(hint));
+    }
+    if let Some(seed) = args.seed.filter(|seed| !plan.seeds.contains(seed)) {
+        let hint = format!("its seeds are {:?}", plan.seeds);
+        return Err(Failure::usage(format!("the run has no seed {seed}")).hint(hint));
     }
     let found = crate::journal::read::<crate::runs::Record>(&args.folder.join("journal.jsonl"))
         .map_err(|e| Failure::usage(chain(&e)))?;

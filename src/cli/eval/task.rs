@@ -41,18 +41,13 @@ impl Items {
 
     /// The items of a plan, from the file that it was begun with.
     pub fn of_plan(plan: &Plan) -> Result<Self, Failure> {
-        let items = Self::of(&plan.task, &plan.data, Vec::new())?;
-        if items.data_digest != plan.data_digest {
-            return Err(Failure::usage(format!(
-                "{} has changed since the run was begun (SHA-256 {}, then {})",
-                plan.data.display(),
-                items.data_digest,
-                plan.data_digest
-            ))
-            .hint("begin another run in another folder"));
-        }
         let loaded = tasks::load(&plan.task, Some(&plan.data))?;
-        Self::of(&plan.task, &plan.data, loaded.items)
+        let items = Self::of(&plan.task, &plan.data, loaded.items)?;
+        if items.data_digest != plan.data_digest {
+            let (what, was) = (plan.data.display().to_string(), &plan.data_digest);
+            return Err(changed(&what, was, &items.data_digest));
+        }
+        Ok(items)
     }
 
     fn of(task: &str, path: &Path, items: Vec<Item>) -> Result<Self, Failure> {
@@ -70,6 +65,12 @@ impl Items {
     pub fn judge(&self, sandbox: Arc<Sandbox>) -> Arc<dyn Judge> {
         Arc::new(Grader { items: Arc::clone(&self.items), sandbox })
     }
+}
+
+/// What a run stands on is not what it was begun with.
+pub fn changed(what: &str, was: &str, is: &str) -> Failure {
+    Failure::usage(format!("{what} changed since the run was begun (SHA-256 then {was}, now {is})"))
+        .hint("begin another run in another folder")
 }
 
 struct Grader {

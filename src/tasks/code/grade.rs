@@ -10,7 +10,7 @@ use super::super::judge::{JudgeError, Judged};
 use super::runs::{self, Called, Calls, Ran, Recorded};
 use super::{How, Oracle, Tests, Value, tidy};
 use crate::answer::Verdict;
-use crate::program::sandbox::{Outcome, Sandbox, SandboxError};
+use crate::program::sandbox::{Limits, Outcome, Program, Sandbox, SandboxError};
 
 /// Processor time of a call of the reference, in seconds.
 const REFERENCE_SECONDS: f64 = 50.0;
@@ -117,19 +117,34 @@ pub async fn grade(tests: &Tests, program: &str, sandbox: &Sandbox) -> Result<Gr
         }
     };
     let run = Run { tests, program, sandbox };
-    match &*known {
-        Known::Inputs { base, plus } => {
-            let (base, plus) = tokio::try_join!(run.compared(base), run.compared(plus))?;
-            Ok(Grade { base, plus: Some(plus), undecided: None })
+    let grade = run.graded(&known).await?;
+    let parts = [Some(&grade.base), grade.plus.as_ref()];
+    let faults = parts.into_iter().flatten().filter_map(|part| part.fault.as_ref());
+    let lacking = faults.into_iter().any(|fault| fault.what == "exception ModuleNotFoundError");
+    let lacking = if lacking { lacks(program, sandbox).await? } else { None };
+    let undecided = lacking.map(|module| {
+        format!("it imports {module}, which the sandbox's Python lacks; `unsay setup` has it")
+    });
+    Ok(Grade { undecided: undecided.or(grade.undecided), ..grade })
+}
+
+/// The module of those that `unsay setup` installs which a program imports and the sandbox's Python lacks.
+async fn lacks(program: &str, sandbox: &Sandbox) -> Result<Option<&'static str>, SandboxError> {
+    for module in ["numpy", "z3", "constraint"] {
+        let imports = |line: &str| {
+            let mut words = line.split([' ', '.', ',', ';']).filter(|word| !word.is_empty());
+            matches!(words.next(), Some("import" | "from")) && words.any(|word| word == module)
+        };
+        if !program.lines().map(str::trim).any(imports) {
+            continue;
         }
-        Known::Test { source, recorded } => {
-            let base = run.tested(source, recorded).await?;
-            let large = |fault: &Fault| fault.what == TOO_LARGE;
-            let undecided = base.fault.as_ref().filter(|fault| large(fault));
-            let undecided = undecided.map(|_| "an output is too large for the test".to_owned());
-            Ok(Grade { base, plus: None, undecided })
+        let probe = Program::with_answer(format!("import {module}\nthere = 1\n"), "there");
+        let run = sandbox.run(&probe, &Limits::default()).await?;
+        if matches!(run.outcome, Outcome::Raised { kind, .. } if kind == "ModuleNotFoundError") {
+            return Ok(Some(module));
         }
     }
+    Ok(None)
 }
 
 /// What the reference says.
@@ -236,6 +251,22 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    async fn graded(&self, known: &Known) -> Result<Grade, SandboxError> {
+        match known {
+            Known::Inputs { base, plus } => {
+                let (base, plus) = tokio::try_join!(self.compared(base), self.compared(plus))?;
+                Ok(Grade { base, plus: Some(plus), undecided: None })
+            }
+            Known::Test { source, recorded } => {
+                let base = self.tested(source, recorded).await?;
+                let large = |fault: &Fault| fault.what == TOO_LARGE;
+                let undecided = base.fault.as_ref().filter(|fault| large(fault));
+                let undecided = undecided.map(|_| "an output is too large for the test".to_owned());
+                Ok(Grade { base, plus: None, undecided })
+            }
+        }
+    }
+
     /// The program's outputs against the reference's.
     async fn compared(&self, answers: &Answers) -> Result<Part, SandboxError> {
         let How::Inputs { tolerance, oracle, .. } = &self.tests.how else {

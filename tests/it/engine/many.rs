@@ -93,18 +93,20 @@ fn prefixes_in_nobodys_use_make_room() {
 #[test]
 fn the_youngest_gives_way_and_resumes() {
     block_on(async {
-        let roomy = Fake::default().engine(EngineOptions::default());
-        let tight = Fake { page_count: 8, ..Fake::default() };
-        let tight = tight.engine(EngineOptions::default());
         let mut replies = Vec::new();
-        for engine in [&roomy, &tight] {
-            let mut older = session(engine, MODEL, &prompt(30, 3)).await;
-            let mut younger = session(engine, MODEL, &prompt(30, 5)).await;
+        for page_count in [256, 8] {
+            // Nothing is forwarded before both have asked, so that they need their pages together.
+            let (permit, gate) = channel();
+            let fake = Fake { page_count, gate: Some(gate), ..Fake::default() };
+            let engine = fake.engine(EngineOptions::default());
+            let mut older = session(&engine, MODEL, &prompt(30, 3)).await;
+            let mut younger = session(&engine, MODEL, &prompt(30, 5)).await;
             let sampling = Sampling { temperature: 0.9, ..tokens(60) };
             let (first, second) = (
                 older.generate(&sampling, &tag()).await.unwrap(),
                 younger.generate(&sampling, &tag()).await.unwrap(),
             );
+            drop(permit);
             let (first, second) = tokio::join!(first.collect(), second.collect());
             replies.push([first.unwrap(), second.unwrap()]);
         }

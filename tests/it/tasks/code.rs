@@ -29,6 +29,31 @@ fn tests_of(item: &Item) -> &Arc<Tests> {
     }
 }
 
+/// A program that needs a module which `unsay setup` installs is not wrong where that is missing.
+#[tokio::test]
+async fn a_module_that_is_missing_here_decides_nothing() {
+    let how = How::Inputs {
+        base: vec![vec![Value::Int("2".to_owned())]],
+        plus: vec![vec![Value::Int("3".to_owned())]],
+        tolerance: 0.0,
+        oracle: code::Oracle::Equal,
+    };
+    let reference = "def twice(x):\n    return 2 * x\n".to_owned();
+    let tests = Tests::new(reference, "twice".to_owned(), String::new(), how);
+    let sandbox = sandbox();
+    let judged = |module: &str| format!("import {module}\ndef twice(x):\n    return 2 * x\n");
+    // A module that nobody has is the program's own fault.
+    let other = code::judge(&tests, &judged("no_such_module"), &sandbox).await.unwrap();
+    assert_eq!((other.verdict, other.rule.contains("ModuleNotFoundError")), (Verdict::Wrong, true));
+    let there = Program::with_answer("import constraint\nthere = 1\n", "there");
+    let run = sandbox.run(&there, &Limits::default()).await.unwrap();
+    let here = matches!(run.outcome, Outcome::Finished { .. });
+    let ours = code::judge(&tests, &judged("constraint"), &sandbox).await.unwrap();
+    let expected = if here { Verdict::Right } else { Verdict::Undecided };
+    assert_eq!(ours.verdict, expected, "{}", ours.rule);
+    assert!(here || ours.rule.contains("unsay setup"), "{}", ours.rule);
+}
+
 /// Judges programs two at a time; what was not as it should be, in words.
 async fn judge_all(work: Vec<(Item, String, Option<bool>)>) -> Vec<String> {
     let sandbox = sandbox();
