@@ -134,7 +134,7 @@ fn a_run_on_instructions_tells_shares_and_refuses_other_data() {
     assert_eq!(record["scores"]["loose instructions"]["of"], 2.0);
     std::fs::write(folder.path().join("data.jsonl"), data + &item(4)).unwrap();
     let (_, _, err) = ended(unsay(folder.path(), &["resume", "run"]), 2);
-    assert!(err.contains("has changed since the run was begun"), "{err}");
+    assert!(err.contains("data.jsonl changed since the run was begun"), "{err}");
     let (_, _, err) = ended(unsay(folder.path(), &direct), 2);
     assert!(err.contains("its data file is"), "{err}");
 }

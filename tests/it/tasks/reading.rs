@@ -149,7 +149,7 @@ fn a_wrong_file_is_told_with_what_was_expected() {
         )
     );
     let nowhere = tasks::load("gsm8k", Some(&path.with_file_name("none"))).unwrap_err();
-    assert!(matches!(nowhere, TaskError::NotFound { .. }), "{nowhere}");
+    assert!(matches!(nowhere, TaskError::NoPath { .. }), "{nowhere}");
     let elsewhere = tasks::load("gsm8k", path.parent()).unwrap_err();
     assert!(elsewhere.to_string().contains("holds no gsm8k/test.jsonl"), "{elsewhere}");
     let unknown = tasks::load("gsm9k", Some(&path)).unwrap_err();
