@@ -55,6 +55,7 @@ bench:
 	$(CARGO) bench --locked --bench text
 	$(CARGO) bench --locked --bench units
 	$(CARGO) bench --locked --bench answers
+	$(CARGO) bench --locked --bench runs
 	$(CARGO) bench --locked --bench sandbox
 	$(CARGO) bench --locked --bench rewind
 	$(CARGO) bench --locked --bench waste

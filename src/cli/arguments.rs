@@ -265,6 +265,10 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 #[derive(Args)]
 pub struct EvalArgs {
+    /// A TOML file whose keys are the options below (`task = "gsm8k"`, `methods = ["cot", "ralu"]`); what is
+    /// said beside it counts before it, and paths begin at the current folder
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// The task (`unsay tasks`)
     #[arg(long, value_name = "NAME")]
     pub task: String,
@@ -384,6 +388,18 @@ pub struct TasksArgs {
 pub enum TasksCommand {
     /// Show items of a task with what is right
     Show(ShowArgs),
+    /// Tell which questions stand in several data sets: an example for a prompt, or a text to train on, must not
+    /// be one that is asked
+    Overlaps(OverlapsArgs),
+}
+
+#[derive(Args)]
+pub struct OverlapsArgs {
+    /// The tasks to compare [default: all whose data are here]
+    pub names: Vec<String>,
+    /// Print one JSON object a line for each shared question, with its digest and both ids
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

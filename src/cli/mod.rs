@@ -11,6 +11,7 @@ mod inspect;
 mod live;
 mod models;
 mod output;
+mod planned;
 mod prompts;
 mod recommend;
 mod setup;
@@ -35,9 +36,12 @@ pub fn main() -> ExitCode {
     if words.next().is_some_and(|first| first == sandbox::CHILD_ARGUMENT) {
         return sandbox::child_main(words);
     }
-    let arguments = Arguments::parse();
-    set_colors(arguments.color);
-    match run(arguments.command) {
+    let ended = planned::expanded(std::env::args_os().collect()).and_then(|words| {
+        let arguments = Arguments::parse_from(words);
+        set_colors(arguments.color);
+        run(arguments.command)
+    });
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             if !failure.is_quiet() {

@@ -1,20 +1,25 @@
-//! `unsay tasks` and `unsay tasks show`: what can be asked, and what is right.
+//! `unsay tasks`, `tasks show` and `tasks overlaps`: what can be asked, what is right, and which questions
+//! stand in several data sets.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::arguments::{ShowArgs, TasksArgs, TasksCommand};
+use super::arguments::{OverlapsArgs, ShowArgs, TasksArgs, TasksCommand};
 use super::failure::{Failure, chain};
 use super::inspect::print_json;
 use super::output::{note, say};
-use crate::tasks::{self, Item, Loaded, Selection, Task, TaskError};
+use crate::tasks::{self, Item, Loaded, Selection, Shared, Task, TaskError};
 
 /// `unsay tasks`
 pub fn tasks(args: &TasksArgs) -> Result<ExitCode, Failure> {
-    if let Some(TasksCommand::Show(show)) = &args.command {
-        return self::show(show, args.data.as_deref());
+    match &args.command {
+        Some(TasksCommand::Show(show)) => return self::show(show, args.data.as_deref()),
+        Some(TasksCommand::Overlaps(overlaps)) => {
+            return self::overlaps(overlaps, args.data.as_deref());
+        }
+        None => {}
     }
     let folder = args.data.clone().or_else(tasks::data_folder);
     if let Some(path) = folder.as_ref().filter(|folder| !folder.is_dir()) {
@@ -86,6 +91,55 @@ pub fn tell_damaged(loaded: &Loaded) {
     if loaded.damaged.len() > TOLD {
         note!("{}: {} more were left out", loaded.path.display(), loaded.damaged.len() - TOLD);
     }
+}
+
+/// `unsay tasks overlaps`
+fn overlaps(args: &OverlapsArgs, folder: Option<&Path>) -> Result<ExitCode, Failure> {
+    let own = tasks::data_folder();
+    let folder = folder.or(own.as_deref());
+    let mut sets: Vec<(&'static str, Loaded)> = Vec::new();
+    if args.names.is_empty() {
+        for task in tasks::list() {
+            match read(task, folder) {
+                Ok(loaded) => sets.push((task.name, loaded)),
+                Err(TaskError::NotFound { .. } | TaskError::Unnamed { .. }) => {}
+                Err(error) => note!("{}", chain(&error)),
+            }
+        }
+    }
+    for name in &args.names {
+        let task =
+            tasks::named(name).ok_or_else(|| TaskError::Unknown { name: name.to_owned() })?;
+        sets.push((task.name, read(task, folder)?));
+    }
+    if sets.is_empty() {
+        return Err(Failure::missing("no data set is here")
+            .hint(format!("set {} to the folder of all data sets", tasks::DATA_FOLDER)));
+    }
+    for (place, (name, set)) in sets.iter().enumerate() {
+        let repeated = tasks::repeated(&set.items);
+        if repeated > 0 && !args.json {
+            say!("{name}: {repeated} of {} items ask what an earlier one asks", set.items.len());
+        }
+        for (other_name, other) in &sets[place + 1..] {
+            let shared = tasks::overlap(&set.items, &other.items);
+            if args.json {
+                for Shared { question, ids } in shared {
+                    let sets = [name, other_name];
+                    say!("{}", json!({"question": question.to_string(), "sets": sets, "ids": ids}));
+                }
+            } else if let Some(first) = shared.first() {
+                let [one, two] = &first.ids;
+                say!(
+                    "{name} ({}) and {other_name} ({}) share {} questions, the first {one} and {two}",
+                    set.items.len(),
+                    other.items.len(),
+                    shared.len()
+                );
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(args: &ShowArgs, folder: Option<&Path>) -> Result<ExitCode, Failure> {

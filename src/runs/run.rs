@@ -124,7 +124,7 @@ impl Run {
                 let what = format!("{}, {}", record.key.item, record.key.method);
                 return Err(RunError::Foreign { path, what });
             }
-            records.insert(record.key.clone(), record);
+            records.entry(record.key.clone()).or_insert(record);
         }
         let folder = folder.to_owned();
         Ok(Self { folder, plan, journal, records, healed: found.torn })

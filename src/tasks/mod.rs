@@ -14,6 +14,7 @@ mod ifeval;
 mod json;
 mod judge;
 mod list;
+mod overlap;
 mod read;
 mod select;
 mod words;
@@ -26,6 +27,7 @@ pub use ifeval::{Followed, Instruction, check, instructions};
 pub use json::Json;
 pub use judge::{JudgeError, Judged, judge};
 pub use list::{Task, list, named};
+pub use overlap::{QuestionDigest, Shared, overlap, repeated};
 pub use read::{
     DATA_FOLDER, Damaged, Loaded, TaskError, data_folder, find, load, load_from, records,
 };

@@ -86,9 +86,10 @@ fn journal(folder: &Path) -> Vec<String> {
     lines
 }
 
+/// S3 (lm-eval 2140 and 2548, inspect 5303: resuming failed, or ran finished items again): resuming is exact.
 /// `UNSAY_KILLS` sets how many runs are killed; a hundred were, by hand.
 #[test]
-fn a_run_that_is_killed_goes_on_to_the_same_end() {
+fn s3_a_run_that_is_killed_goes_on_to_the_same_end() {
     let kills: usize = std::env::var("UNSAY_KILLS").map_or(6, |n| n.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -234,4 +235,77 @@ fn bad_plans_say_what_is_wrong() {
     let (out, _) = ended(unsay(folder, &words), 0);
     assert!(out.contains("in all   8 to run"), "{out}");
     assert!(!folder.join("run").exists());
+}
+
+/// S2 (openr 49: a method cost 5.6 times the tokens for 1.4 points, and nothing showed it): what a score cost
+/// stands in its row, the sum of its items' own counts.
+#[test]
+fn s2_cost_stands_beside_every_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    questions(folder, 3);
+    let (table, _) = ended(eval(folder, "run").wait_with_output().unwrap(), 0);
+    let head: Vec<&str> =
+        table.lines().find(|l| l.starts_with("| method")).unwrap().split('|').collect();
+    let text = std::fs::read_to_string(folder.join("run/journal.jsonl")).unwrap();
+    let records: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    for method in ["direct", "cot"] {
+        let row = table.lines().find(|l| l.starts_with(&format!("| {method} "))).unwrap();
+        let row: Vec<&str> = row.split('|').collect();
+        for (column, field) in [("prompt", "prompt_tokens"), ("generated", "generated_tokens")] {
+            let at = head.iter().position(|cell| cell.trim() == column);
+            let at = at.unwrap_or_else(|| panic!("no column {column}: {head:?}"));
+            let shown: String = row[at].chars().filter(char::is_ascii_digit).collect();
+            let counted: u64 = records
+                .iter()
+                .filter(|record| record["method"] == method)
+                .map(|record| record["cost"][field].as_u64().unwrap())
+                .sum();
+            assert_eq!(shown, counted.to_string(), "{method} {column}");
+        }
+    }
+}
+
+/// A line that stands twice in a journal (copied by hand, or by a tool) counts once everywhere.
+#[test]
+fn a_line_that_stands_twice_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    questions(folder, 3);
+    let (_, _) = ended(eval(folder, "run").wait_with_output().unwrap(), 0);
+    let (table, _) = ended(unsay(folder, &["report", "run"]), 0);
+    let path = folder.join("run/journal.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{text}{text}")).unwrap();
+    let (again, _) = ended(unsay(folder, &["report", "run"]), 0);
+    assert_eq!(table, again);
+    let (resumed, _) = ended(unsay(folder, &["resume", "run"]), 0);
+    assert_eq!(table, resumed);
+    let (trace, _) = ended(unsay(folder, &["trace", "run", "jsonl-1", "--method", "cot"]), 0);
+    assert_eq!(trace.matches("· cot · seed").count(), 2, "{trace}");
+}
+
+/// The same run, asked for by a file.
+#[test]
+fn a_plan_may_be_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    questions(folder, 3);
+    let plan = "task = \"jsonl\"\ndata = \"beans.jsonl\"\nmethods = [\"direct\", \"cot\"]\nseeds = 2\n\
+                limit = 3\nmax_tokens = 8\nthreads = 1\nout = \"run\"\n";
+    std::fs::write(folder.join("night.toml"), plan).unwrap();
+    let (dry, _) = ended(unsay(folder, &["eval", "--plan", "night.toml", "--dry-run"]), 0);
+    assert!(dry.contains("in all   12 to run"), "{dry}");
+    let (dry, _) =
+        ended(unsay(folder, &["eval", "--plan=night.toml", "--methods=cot", "--dry-run"]), 0);
+    assert!(dry.contains("in all   6 to run"), "{dry}");
+    ended(unsay(folder, &["eval", "--plan", "night.toml"]), 0);
+    // The run is the one that the same words ask for: nothing is left to do, and nothing is refused.
+    let (_, said) = ended(eval(folder, "run").wait_with_output().unwrap(), 0);
+    assert!(!said.contains("loaded"), "{said}");
+    std::fs::write(folder.join("bad.toml"), "seed = 2\n").unwrap();
+    let (_, said) = ended(unsay(folder, &["eval", "--plan", "bad.toml"]), 2);
+    assert!(said.contains("the key `seed`") && said.contains("seeds"), "{said}");
+    let (_, said) = ended(unsay(folder, &["eval", "--plan", "none.toml"]), 2);
+    assert!(said.contains("none.toml cannot be read"), "{said}");
 }

@@ -3,6 +3,7 @@
 mod meter;
 mod task;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use super::{host, output, prompts, setup, wait};
 use crate::llm::{Event, Prompts, SilentSink, Sink};
 use crate::methods::{self, Context, Method};
 use crate::runs::{
-    Judge, MethodPlan, Plan, PlanError, Report, Run, RunError, RunOptions, SCHEMA, Work,
-    read_trace, trace_path,
+    Judge, Key, MethodPlan, Plan, PlanError, Record, Report, Run, RunError, RunOptions, SCHEMA,
+    Work, read_trace, trace_path,
 };
 use crate::store;
 use meter::Meter;
@@ -135,7 +136,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let plan = Plan::of(&args.folder)?;
     let found = crate::journal::read(&args.folder.join("journal.jsonl"))
         .map_err(|e| Failure::usage(chain(&e)))?;
-    let report = Report::of(&plan, &found.lines);
+    let report = Report::of(&plan, finished(&found.lines).values().copied());
     if args.json {
         super::inspect::print_json(&report)?;
     } else if args.csv {
@@ -144,6 +145,15 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
         output::text(&report.markdown())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines of a journal by their keys: who wrote a line twice is counted once.
+fn finished(lines: &[Record]) -> BTreeMap<&Key, &Record> {
+    let mut finished = BTreeMap::new();
+    for record in lines {
+        finished.entry(&record.key).or_insert(record);
+    }
+    finished
 }
 
 /// `unsay trace DIR ITEM`
@@ -165,15 +175,14 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode, Failure> {
         let hint = format!("its seeds are {:?}", plan.seeds);
         return Err(Failure::usage(format!("the run has no seed {seed}")).hint(hint));
     }
-    let found = crate::journal::read::<crate::runs::Record>(&args.folder.join("journal.jsonl"))
+    let found = crate::journal::read::<Record>(&args.folder.join("journal.jsonl"))
         .map_err(|e| Failure::usage(chain(&e)))?;
-    let of_item = |record: &&crate::runs::Record| {
+    let of_item = |record: &&Record| {
         record.key.item == args.item
             && args.method.as_ref().is_none_or(|method| record.key.method == *method)
             && args.seed.is_none_or(|seed| record.key.seed == seed)
     };
-    let mut records: Vec<_> = found.lines.iter().filter(of_item).collect();
-    records.sort_by(|a, b| a.key.cmp(&b.key));
+    let records: Vec<_> = finished(&found.lines).into_values().filter(of_item).collect();
     if records.is_empty() {
         return Err(Failure::stated(format!("`{}` is not finished yet", args.item)));
     }
@@ -199,7 +208,7 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode, Failure> {
 }
 
 /// How a record ended, in a line.
-fn told(record: &crate::runs::Record) -> String {
+fn told(record: &Record) -> String {
     use crate::runs::{Ended, Verdict};
     let ended = match &record.ended {
         Ended::Answered { verdict: Verdict::Right, rule, .. } => format!("right ({rule})"),

@@ -181,3 +181,34 @@ fn selections_are_the_same_every_time() {
     let none = Selection { ids: vec!["jsonl-700".into()], ..Selection::default() };
     assert!(matches!(none.of("jsonl", items.clone()), Err(TaskError::NoItem { .. })));
 }
+
+/// Questions are known again by what they ask, in whatever typography.
+#[test]
+fn sets_tell_which_questions_they_share() {
+    let (_one, one) = written(
+        "one.jsonl",
+        b"{\"question\": \"Ann has 1,000 beads.  How many?\", \"answer\": \"1000\"}\n\
+          {\"question\": \"Ann has 5 beads. How many?\", \"answer\": \"5\"}\n\
+          {\"question\": \"ann has 5 beads, how many\", \"answer\": \"5\"}\n",
+    );
+    let (_two, two) = written(
+        "two.jsonl",
+        b"{\"question\": \"Bo has 5 beads. How many?\", \"answer\": \"5\"}\n\
+          {\"question\": \"ann has 1000 beads \\n how many?\", \"answer\": \"1000\"}\n",
+    );
+    let [one, two] = [one, two].map(|path| tasks::load("jsonl", Some(&path)).unwrap().items);
+    let shared = tasks::overlap(&one, &two);
+    assert_eq!(shared.len(), 1, "{shared:?}");
+    assert_eq!(shared[0].ids, ["jsonl-1", "jsonl-2"]);
+    assert_eq!((tasks::repeated(&one), tasks::repeated(&two)), (1, 0));
+}
+
+/// What is known of the public sets: HumanEval+ asks what HumanEval asks, word for word.
+#[test]
+fn public_sets_overlap_where_they_are_known_to() {
+    let Some(folder) = data_sets() else { return };
+    let of = |name: &str| tasks::load(name, Some(&folder)).unwrap().items;
+    let (plain, plus) = (of("humaneval"), of("humanevalplus"));
+    assert_eq!(tasks::overlap(&plain, &plus).len(), plain.len().min(plus.len()));
+    assert!(tasks::overlap(&of("gsm8k"), &of("gsm8k-train")).is_empty());
+}
